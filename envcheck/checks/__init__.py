@@ -1,0 +1,26 @@
+"""All checks, in the order in which they are run and shown."""
+
+from __future__ import annotations
+
+from envcheck.checks import (
+    device_code_runs_on_target,
+    distribution_runs_on_target,
+    driver_supports_target,
+    every_kernel_runs_on_target,
+    torch_has_code_for_target,
+    triton_assembler_knows_target,
+    triton_matches_torch_pin,
+)
+from envcheck.checks.check import Check, Question
+
+__all__ = ["CHECKS", "Check", "Question"]
+
+CHECKS: tuple[Check, ...] = (
+    device_code_runs_on_target.CHECK,
+    every_kernel_runs_on_target.CHECK,
+    distribution_runs_on_target.CHECK,
+    torch_has_code_for_target.CHECK,
+    triton_matches_torch_pin.CHECK,
+    triton_assembler_knows_target.CHECK,
+    driver_supports_target.CHECK,
+)

@@ -1,0 +1,50 @@
+"""What every check is: a claim that can be false, and a pure function that tests it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from envcheck.core.cuda import Version
+from envcheck.core.model import Domain, Finding, Inventory, Json, Status, Target
+from envcheck.core.sm import Sm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a check is asked: does this inventory work on this card with this driver."""
+
+    target: Target
+    sm: Sm
+    driver: Version | None
+    """None when no driver was named: then the least that would do is part of the answer."""
+    inventory: Inventory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check. `id` is the claim in kebab case; its file is the same in snake case."""
+
+    id: str
+    claim: str
+    how: str
+    """How it looks, in a few sentences, for `envcheck explain`."""
+    remedy: str
+    """What to do when it fails, in general; findings carry the exact command."""
+    required: bool = False
+    """True when a report in which it found nothing to look at is inconclusive."""
+    run: Callable[[Question], Iterable[Finding]]
+
+    def finding(
+        self, subject: str, status: Status, message: str, *, remedy: str = "",
+        domain: Domain = Domain.PACKAGE, required: bool = True, **evidence: Json,
+    ) -> Finding:  # fmt: skip
+        """Make a finding of this check."""
+        return Finding(
+            check=self.id, subject=subject, status=status, message=message, remedy=remedy,
+            domain=domain, required=required, evidence=evidence,
+        )  # fmt: skip
+
+    def skip(self, subject: str, reason: str, **evidence: Json) -> Finding:
+        """Say that there was nothing to look at, and why."""
+        return self.finding(subject, Status.SKIP, reason, required=False, **evidence)

@@ -1,0 +1,127 @@
+"""Every file that holds device code holds code that this card can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.checks.check import Check, Question
+from envcheck.core import coverage, cuda
+from envcheck.core.model import DeviceFile, Domain, Finding, Status
+from envcheck.core.roles import Role, roles
+from envcheck.core.selection import choices
+from envcheck.core.sm import Sm
+from envcheck.core.torch_releases import install_command
+
+
+def _run(question: Question) -> Iterator[Finding]:
+    known = roles(question.inventory, question.sm, question.driver)
+    for file in question.inventory.files:
+        if file.problem is not None:
+            yield CHECK.finding(
+                file.path, Status.ERROR, f"cannot be judged: {file.problem}",
+                remedy="fetch the file again; if it stays so, report it to its maintainer",
+                mode="none", reason="unreadable",
+            )  # fmt: skip
+        elif file.skipped is not None:
+            yield CHECK.skip(file.path, file.skipped)
+        else:
+            yield _judge(file, known[file.path], question)
+    yield from _nothing_loaded(question)
+    if question.inventory.passed_over:
+        count = question.inventory.passed_over
+        yield CHECK.skip("(other files)", f"{count} of no format that holds device code")
+    elif not question.inventory.files:
+        yield CHECK.skip("(no files)", "there was no file to look at")
+
+
+def _judge(file: DeviceFile, role: Role, question: Question) -> Finding:
+    result = coverage.of_file(file, question.sm, question.driver)
+    status, message = Status.PASS, result.message
+    if result.mode == coverage.NONE:
+        status = Status.FAIL
+    if role.why:
+        message = f"{message} ({role.why})"
+        if question.inventory.source == "environment":
+            status = Status.SKIP if not role.loaded else Status.WARN
+    least = result.least_driver
+    return CHECK.finding(
+        file.path, status, message,
+        remedy=_remedy(file, result, question) if status is Status.FAIL else "",
+        required=role.required,
+        domain=Domain.HOST if result.reason == "ptx-newer-than-driver" else Domain.PACKAGE,
+        mode=result.mode, reason=result.reason,
+        sass=tuple(map(str, coverage.codes(file, "sass"))),
+        ptx=tuple(s.virtual for s in coverage.codes(file, "ptx")),
+        ptx_isa={Sm.parse(c.sm).virtual: c.isa or "" for part in file.containers
+                 for c in coverage.loadable(file, part) if c.kind == "ptx"},
+        other=tuple(sorted({c.kind for part in file.containers for c in part.code
+                            if c.kind not in ("sass", "ptx")})),
+        least_driver=None if least is None else cuda.driver_text(least),
+    )  # fmt: skip
+
+
+def _remedy(file: DeviceFile, result: coverage.Coverage, question: Question) -> str:
+    """Return the command that is most likely to help with this file."""
+    sm = question.sm
+    if result.reason == "ptx-newer-than-driver" and result.least_driver is not None:
+        return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
+    inside = file.path.rpartition("!/")[2]
+    if "torch/lib/" in inside or inside.startswith("torch/"):
+        return install_command(sm) or f"no published PyTorch has code for {sm}: build it from source"
+    arch = f"{sm.number // 10}.{sm.number % 10}"
+    flag = f"-gencode arch=compute_{sm.number},code=sm_{sm.number}"
+    if file.format in ("cubin", "fatbin", "ptx", "object", "archive"):
+        return f"rebuild with nvcc {flag}"
+    package = _owner(file.path, question)
+    if package.startswith("nvidia-"):
+        return f"pip install --upgrade {package}"
+    if package:
+        build = "pip install --no-build-isolation --no-binary"
+        return f"TORCH_CUDA_ARCH_LIST={arch} {build} {package} --force-reinstall {package}"
+    return f"rebuild with TORCH_CUDA_ARCH_LIST={arch} (or nvcc {flag})"
+
+
+def _owner(path: str, question: Question) -> str:
+    """Return the distribution that owns a file, empty when that is not known."""
+    environment = question.inventory.environment
+    for distribution in environment.distributions if environment is not None else ():
+        if path in distribution.files:
+            return distribution.name
+    wheel = next((part for part in path.split("!/") if part.endswith(".whl")), "")
+    return wheel.rpartition("/")[2].partition("-")[0].replace("_", "-").lower()
+
+
+def _nothing_loaded(question: Question) -> Iterator[Finding]:
+    """Fail a package of variants none of which its loader would take."""
+    environment = question.inventory.environment
+    if environment is None or environment.torch is None:
+        return
+    picked = choices(
+        (f.path for f in question.inventory.files), question.sm, environment.torch.cuda,
+        environment.variables or {},
+    )  # fmt: skip
+    for package in sorted({c.package for c in picked.values()}):
+        mine = [c for c in picked.values() if c.package == package]
+        if all(c.loaded is False for c in mine):
+            yield CHECK.finding(
+                package, Status.FAIL, f"none of its {len(mine)} variants would be loaded: "
+                f"{mine[0].why}", remedy=f"pip install --upgrade {package}",
+                mode="none", reason="no-variant-loaded",
+            )  # fmt: skip
+
+
+CHECK = Check(
+    id="device-code-runs-on-target",
+    claim="Every file that holds device code holds code that the card can run.",
+    how=(
+        "Reads the headers of all fatbin containers (.nv_fatbin, __nv_relfatbin), cubins and PTX "
+        "texts. A cubin runs on the same major with equal or higher minor, `a` code on its own SM "
+        "only, `f` code on its family; PTX is compiled by the driver for any equal or newer SM if "
+        "the driver takes its ISA version. A file is covered by the union of its containers; "
+        "stubs without kernels and LTO-IR do not count. Of packages that ship one library per "
+        "CUDA version, only the one that would be loaded decides."
+    ),
+    remedy="Install a build of the package with code for the card, or rebuild it for that SM.",
+    required=True,
+    run=_run,
+)

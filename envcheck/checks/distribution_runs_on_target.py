@@ -1,0 +1,61 @@
+"""Each installed distribution with device code runs on the card: native, JIT or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.checks.check import Check, Question
+from envcheck.core import coverage
+from envcheck.core.model import DeviceFile, Finding, Status
+from envcheck.core.roles import roles
+
+
+def _run(question: Question) -> Iterator[Finding]:
+    environment = question.inventory.environment
+    if environment is None:
+        yield CHECK.skip("(no environment)", "files were scanned, not an environment")
+        return
+    known = roles(question.inventory, question.sm, question.driver)
+    files = {f.path: f for f in question.inventory.files if f.path in known}
+    mine = {p: d for d in environment.distributions for p in d.files if p in files}
+    for distribution in environment.distributions:
+        owned = [files[p] for p in distribution.files if p in files and known[p].required]
+        if owned:
+            yield _judge(f"{distribution.name} {distribution.version}", owned, question)
+    loose = [f for p, f in files.items() if p not in mine and known[p].required]
+    if loose:
+        yield _judge("(files of no distribution)", loose, question)
+    elif not mine:
+        yield CHECK.skip("(no distribution)", "none of them holds device code")
+
+
+def _judge(subject: str, files: list[DeviceFile], question: Question) -> Finding:
+    modes: dict[str, list[str]] = {coverage.NATIVE: [], coverage.JIT: [], coverage.NONE: []}
+    for file in files:
+        modes[coverage.of_file(file, question.sm, question.driver).mode].append(file.path)
+    counts = f"{len(files)} file(s)"
+    evidence = {mode: tuple(paths) for mode, paths in modes.items() if paths}
+    if modes[coverage.NONE]:
+        bad = modes[coverage.NONE]
+        message = f"missing: {len(bad)} of {counts} without code for {question.sm}"
+        return CHECK.finding(subject, Status.FAIL, message, mode="none", files=evidence,
+                             remedy="see the finding of each file")  # fmt: skip
+    if modes[coverage.JIT]:
+        jit = modes[coverage.JIT]
+        message = f"JIT-only: {len(jit)} of {counts} compiled by the driver at first use"
+        return CHECK.finding(subject, Status.WARN, message, mode="jit", files=evidence,
+                             remedy="expect a slow first start, or install a native build")  # fmt: skip
+    return CHECK.finding(subject, Status.PASS, f"native: {counts}", mode="native", files=evidence)
+
+
+CHECK = Check(
+    id="distribution-runs-on-target",
+    claim="Each installed distribution with device code has code for the card.",
+    how=(
+        "Takes the findings of a distribution's files together: native when all files that it "
+        "would load have machine code for the card, JIT-only when some have only PTX that the "
+        "driver compiles at first use, missing when one has neither."
+    ),
+    remedy="Install a build of the distribution for the card.",
+    run=_run,
+)

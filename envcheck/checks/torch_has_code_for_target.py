@@ -1,0 +1,78 @@
+"""The installed PyTorch was built for this card: neither too old nor too new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.checks.check import Check, Question
+from envcheck.core import coverage
+from envcheck.core.model import Finding, Status
+from envcheck.core.sm import Sm, ptx_fits, sass_runs_on
+from envcheck.core.torch_releases import install_command
+
+_LIBRARY = "torch/lib/libtorch_cuda.so"
+
+
+def _run(question: Question) -> Iterator[Finding]:
+    environment = question.inventory.environment
+    torch = environment.torch if environment is not None else None
+    if torch is None:
+        yield CHECK.skip("torch", "PyTorch is not installed in what was looked at")
+        return
+    subject, sm = f"torch {torch.version}", question.sm
+    evidence = {"cuda": torch.cuda, "arch_list": torch.arch_list, "cxx11_abi": torch.cxx11_abi}
+    fix = install_command(sm)
+    if torch.cuda is None:
+        kind = f"for AMD (HIP {torch.hip})" if torch.hip else "CPU-only"
+        yield CHECK.finding(subject, Status.FAIL, f"this build is {kind}: it has no CUDA code",
+                            remedy=fix, mode="none", reason="no-cuda-build", **evidence)  # fmt: skip
+        return
+    library = next((f for f in question.inventory.files if f.path.endswith(_LIBRARY)), None)
+    if library is None or library.problem is not None:
+        yield CHECK.finding(subject, Status.ERROR, f"{_LIBRARY} is missing or unreadable",
+                            remedy="pip install --force-reinstall torch", **evidence)  # fmt: skip
+        return
+    found = coverage.of_file(library, sm, question.driver)
+    held = (*coverage.codes(library, "sass"), *coverage.codes(library, "ptx"))
+    if found.mode == coverage.NONE:
+        portable = [s for s in held if not s.suffix]
+        age = _age(portable, sm)
+        message = f"{age}: {found.message}"
+        yield CHECK.finding(subject, Status.FAIL, message, remedy=fix, mode="none",
+                            reason=found.reason, **evidence)  # fmt: skip
+    elif torch.arch_list and not _listed(torch.arch_list, sm):
+        message = "its libraries have code for the card, but its own list does not: it will warn"
+        yield CHECK.finding(subject, Status.WARN, message, mode=found.mode,
+                            reason=found.reason, **evidence)  # fmt: skip
+    else:
+        yield CHECK.finding(subject, Status.PASS, f"CUDA {torch.cuda}: {found.message}",
+                            mode=found.mode, reason=found.reason, **evidence)  # fmt: skip
+
+
+def _age(held: list[Sm], sm: Sm) -> str:
+    if held and sm.silicon > max(s.silicon for s in held):
+        return "the card is newer than this build"
+    if held and sm.silicon < min(s.silicon for s in held):
+        return "the card is older than what this build supports"
+    return "this build leaves the card out"
+
+
+def _listed(arch_list: tuple[str, ...], sm: Sm) -> bool:
+    return any(
+        ptx_fits(Sm.parse(a), sm) if a.startswith("compute_") else sass_runs_on(Sm.parse(a), sm)
+        for a in arch_list
+    )
+
+
+CHECK = Check(
+    id="torch-has-code-for-target",
+    claim="The installed PyTorch has kernels for the card.",
+    how=(
+        "Walks the device code of libtorch_cuda.so, which is what runs, and reads the list that "
+        "torch.cuda.get_arch_list() would give from libtorch_python.so, the CUDA version from "
+        "torch/version.py and the C++ ABI from libc10.so, without importing PyTorch. A card may "
+        "be too new for a build, or too old for it."
+    ),
+    remedy="Install a PyTorch build whose wheels hold code for the card.",
+    run=_run,
+)

@@ -1,0 +1,154 @@
+"""Strict JSON for the frozen values: what is written can be read back, byte for byte.
+
+Reading builds the dataclass from its annotations and names the path of whatever does not
+fit (`files[3].containers[0].code`). Numbers that JSON does not know (NaN, Infinity),
+duplicate keys and unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from envcheck.errors import DocumentInvalid
+
+T = TypeVar("T")
+_MAX_DEPTH = 64
+
+
+def dumps(value: object) -> str:
+    """Write a value as indented JSON with a final newline; raises ValueError for NaN."""
+    return json.dumps(to_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_json(value: object) -> Any:
+    """Turn dataclasses, enums, tuples and mappings into plain JSON values."""
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def parse(text: str | bytes, *, name: str) -> Any:
+    """Read JSON strictly; raises DocumentInvalid that names the document."""
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        message = f"{name}: not valid JSON: {error or 'nested too deeply'}"
+        raise DocumentInvalid(message) from None
+
+
+def loads(kind: type[T], text: str | bytes, *, name: str) -> T:
+    """Read one value of `kind` from JSON; raises DocumentInvalid that names path and reason."""
+    return from_json(kind, parse(text, name=name), name)
+
+
+def from_json(kind: type[T], data: object, path: str) -> T:
+    """Build a `kind` from plain JSON values; raises DocumentInvalid that names the path."""
+    built: T = _build(kind, data, path, 0)
+    return built
+
+
+def _refuse_constant(word: str) -> None:
+    message = f"{word} is not a JSON number"
+    raise ValueError(message)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        message = f"a key occurs twice among {[key for key, _ in pairs][:5]}"
+        raise ValueError(message)
+    return result
+
+
+@lru_cache(maxsize=None)
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _expected(path: str, what: str, data: object) -> DocumentInvalid:
+    return DocumentInvalid(f"{path}: expected {what}, got {type(data).__name__}")
+
+
+def _build(kind: Any, data: Any, path: str, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        message = f"{path}: nested too deeply"
+        raise DocumentInvalid(message)
+    if kind is object:
+        return _free(data, path, depth)
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return _build_union(kind, data, path, depth)
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise _expected(path, "a list", data)
+        item = typing.get_args(kind)[0]
+        return tuple(_build(item, part, f"{path}[{i}]", depth + 1) for i, part in enumerate(data))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(data, dict):
+            raise _expected(path, "an object", data)
+        item = typing.get_args(kind)[1]
+        return {k: _build(item, part, f"{path}.{k}", depth + 1) for k, part in data.items()}
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, data, path, depth)
+    return _build_scalar(kind, data, path)
+
+
+def _free(data: Any, path: str, depth: int) -> Any:
+    """Keep any JSON value, with lists as tuples."""
+    if isinstance(data, list):
+        return tuple(_build(object, part, f"{path}[{i}]", depth + 1) for i, part in enumerate(data))
+    if isinstance(data, dict):
+        return {k: _build(object, part, f"{path}.{k}", depth + 1) for k, part in data.items()}
+    return data
+
+
+def _build_scalar(kind: Any, data: Any, path: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        try:
+            return kind(data)
+        except ValueError:
+            known = ", ".join(str(member.value) for member in kind)
+            message = f"{path}: {data!r} is none of {known}"
+            raise DocumentInvalid(message) from None
+    if type(data) is not kind:
+        raise _expected(path, getattr(kind, "__name__", str(kind)), data)
+    return data
+
+
+def _build_union(kind: Any, data: Any, path: str, depth: int) -> Any:
+    """Build `X | None`, the only union that the values use."""
+    if data is None:
+        return None
+    (option,) = (o for o in typing.get_args(kind) if o is not type(None))
+    return _build(option, data, path, depth)
+
+
+def _build_dataclass(kind: Any, data: Any, path: str, depth: int) -> Any:
+    if not isinstance(data, dict):
+        raise _expected(path, "an object", data)
+    hints = _hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    unknown = sorted(set(data) - set(fields))
+    if unknown:
+        message = f"{path}.{unknown[0]}: no such field"
+        raise DocumentInvalid(message)
+    needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING and n not in data]
+    if needed:
+        message = f"{path}.{needed[0]}: missing"
+        raise DocumentInvalid(message)
+    return kind(**{n: _build(hints[n], v, f"{path}.{n}", depth + 1) for n, v in data.items()})

@@ -1,0 +1,142 @@
+"""Can this file's device code run on that card: one pure rule for every caller.
+
+A file is covered by the union of its containers. A cubin in `__nv_relfatbin` of a linked
+library is an input of the linker, not something a driver loads; PTX there counts, because
+the driver links and compiles it when the linked image has no match (measured on an H200).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envcheck.core import cuda
+from envcheck.core.cuda import Version
+from envcheck.core.model import Code, Container, DeviceFile
+from envcheck.core.sm import TEGRA, Sm, ptx_fits, sass_runs_on
+
+NATIVE, JIT, NONE = "native", "jit", "none"
+
+_REASONS = {
+    "exact": "machine code for {code}",
+    "same-major": "machine code for {code}, which runs on {target} (same major, minor not above)",
+    "family": "machine code for {code}, which runs on {target} (same family)",
+    "ptx-jit": "JIT-only: {code} PTX, compiled by the driver at first use",
+    "ptx-newer-than-driver": "only PTX fits {target}, and its ISA {isa} is newer than {driver}",
+    "arch-specific": "{code} code runs on that SM alone, not on {target}",
+    "family-specific": "{code} code runs on its own family, not on {target}",
+    "desktop-and-tegra": "{code} code does not run on {target} (desktop and Tegra do not mix)",
+    "lto-ir-only": "only LTO-IR, which must be linked before it can run",
+    "no-code-for-target": "no code for {target}, only {holds}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How one file's device code meets one card."""
+
+    mode: str
+    """`native`, `jit` or `none`."""
+    reason: str
+    """A stable word, a key of the table above."""
+    message: str
+    least_driver: Version | None = None
+    """The least driver that compiles the PTX which fits, None when none is needed or known."""
+
+
+def loadable(file: DeviceFile, container: Container) -> tuple[Code, ...]:
+    """Return the entries of a container that a driver could use."""
+    if not container.has_kernels:
+        return ()
+    linked = file.format in ("shared-object", "executable")
+    return tuple(
+        c
+        for c in container.code
+        if c.kind == "ptx"
+        or (c.kind == "sass" and not (linked and container.section == "__nv_relfatbin"))
+    )
+
+
+def codes(file: DeviceFile, kind: str) -> tuple[Sm, ...]:
+    """Return the SMs of all usable entries of one kind, sorted, each once."""
+    found = {Sm.parse(c.sm) for part in file.containers for c in loadable(file, part)
+             if c.kind == kind}  # fmt: skip
+    return tuple(sorted(found))
+
+
+def of_file(file: DeviceFile, target: Sm, driver: Version | None) -> Coverage:
+    """Judge the union of a file's containers for one card."""
+    usable = [c for part in file.containers for c in loadable(file, part)]
+    coverage = of_codes(usable, target, driver)
+    if coverage.reason == "no-code-for-target" and not usable:
+        kinds = {c.kind for part in file.containers for c in part.code}
+        if "lto-ir" in kinds:
+            return _none("lto-ir-only", target)
+    return coverage
+
+
+def of_codes(usable: list[Code], target: Sm, driver: Version | None) -> Coverage:
+    """Judge a set of entries, any of which may be used, for one card."""
+    native = [sm for sm in _sms(usable, "sass") if sass_runs_on(sm, target)]
+    if native:
+        best = max(native, key=lambda sm: (sm.number == target.number, sm))
+        reason = (
+            "exact" if best.silicon == target.silicon
+            else "family" if best.suffix == "f" else "same-major"
+        )  # fmt: skip
+        return Coverage(mode=NATIVE, reason=reason, message=_say(reason, best, target))
+    fitting = [c for c in usable if c.kind == "ptx" and ptx_fits(Sm.parse(c.sm), target)]
+    if fitting:
+        return _of_ptx(fitting, target, driver)
+    return _missing(usable, target)
+
+
+def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage:
+    """Judge PTX that fits the card; which driver takes its ISA decides."""
+    oldest = min(fitting, key=lambda c: cuda.parse_version(c.isa or "0"))
+    isa = cuda.parse_version(oldest.isa or "0")
+    least = cuda.driver_of_ptx(isa)
+    last = cuda.LAST_BRANCH_BELOW_SM_75 if target.silicon < 75 else None
+    if driver is not None and not cuda.driver_takes_ptx(driver, isa):
+        newest = f"driver {cuda.driver_text(driver)}"
+    elif least is None:
+        newest = "any driver known here"
+    elif last is not None and least[0] > last:
+        newest = f"the last driver branch for {target}, {last}"
+    else:
+        code = Sm.parse(oldest.sm).virtual
+        message = _REASONS["ptx-jit"].format(code=code, target=target)
+        return Coverage(mode=JIT, reason="ptx-jit", message=message, least_driver=least)
+    message = _REASONS["ptx-newer-than-driver"].format(
+        target=target, isa=oldest.isa, driver=newest
+    )
+    return Coverage(
+        mode=NONE, reason="ptx-newer-than-driver", message=message, least_driver=least
+    )
+
+
+def _missing(usable: list[Code], target: Sm) -> Coverage:
+    """Say why nothing runs: what would have fitted without its suffix comes first."""
+    for suffix, reason in (("a", "arch-specific"), ("f", "family-specific")):
+        for kind, fits in (("sass", sass_runs_on), ("ptx", ptx_fits)):
+            near = [s for s in _sms(usable, kind) if s.suffix == suffix and fits(s.plain, target)]
+            if near:
+                return _none(reason, target, max(near))
+    same = [s for s in _sms(usable, "sass") if s.major == target.major and not s.suffix
+            and s.silicon <= target.silicon]  # fmt: skip
+    if same and ({s.silicon for s in same} | {target.silicon}) & TEGRA:
+        return _none("desktop-and-tegra", target, max(same))
+    holds = [*map(str, _sms(usable, "sass")), *(s.virtual for s in _sms(usable, "ptx"))]
+    return _none("no-code-for-target", target, holds=", ".join(holds) or "code of another kind")
+
+
+def _none(reason: str, target: Sm, code: Sm | None = None, holds: str = "") -> Coverage:
+    message = _REASONS[reason].format(code=code, target=target, holds=holds)
+    return Coverage(mode=NONE, reason=reason, message=message)
+
+
+def _say(reason: str, code: Sm, target: Sm) -> str:
+    return _REASONS[reason].format(code=code, target=target)
+
+
+def _sms(usable: list[Code], kind: str) -> list[Sm]:
+    return sorted({Sm.parse(c.sm) for c in usable if c.kind == kind})

@@ -1,0 +1,227 @@
+"""The values that travel through the pipeline: frozen, saveable, free of I/O.
+
+`Inventory` holds facts only; `Report` holds judgement only. `codec` turns both into JSON
+and back, so field names here are the names in the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+Json = object
+"""Any JSON value; lists are tuples."""
+
+INVENTORY_SCHEMA = "envcheck/inventory/v1"
+REPORT_SCHEMA = "envcheck/report/v1"
+REPORTS_SCHEMA = "envcheck/reports/v1"
+
+
+class Status(str, Enum):
+    """How one finding ended. Nothing that was not looked at is ever a `pass`."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+class Verdict(str, Enum):
+    """The answer for one target; the exit code of the command is its own."""
+
+    COMPATIBLE = "compatible"
+    INCOMPATIBLE = "incompatible"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def exit_code(self) -> int:
+        """0 compatible, 10 incompatible, 11 inconclusive."""
+        return {"compatible": 0, "incompatible": 10, "inconclusive": 11}[self.value]
+
+
+class Assurance(str, Enum):
+    """How far the evidence goes; it never claims more than was done."""
+
+    SCANNED = "scanned"
+    COMPILED = "compiled"
+    EXECUTED = "executed"
+
+
+class Domain(str, Enum):
+    """Whose fault a finding is."""
+
+    HOST = "host"
+    CARD = "card"
+    IMAGE = "image"
+    PACKAGE = "package"
+    KERNEL = "kernel"
+    JOB = "job"
+    ENVCHECK = "envcheck"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is wanted: the card or architecture to judge for."""
+
+    name: str
+    """As the user named it: `blackwell`, `rtx-5090` or `sm_120`."""
+    sm: str
+    """`sm_120`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """One entry of a fatbin container, a bare cubin or a PTX text."""
+
+    kind: str
+    """`sass`, `ptx`, `lto-ir`, or `kind-0x..` for what has no name."""
+    sm: str
+    """`sm_90a`, from the entry's header or the cubin's own notes."""
+    isa: str | None = None
+    """PTX ISA version such as `8.4`; None for anything but PTX."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """All containers of one file that hold the same entries, taken together."""
+
+    section: str
+    """`.nv_fatbin`, `__nv_relfatbin`, or `file` where the file itself is device code."""
+    code: tuple[Code, ...]
+    count: int = 1
+    """How many containers of the file look like this one."""
+    has_kernels: bool = True
+    """False for link stubs and data-only code, which no verdict may rest on."""
+    kernels: tuple[str, ...] | None = None
+    """Mangled kernel names, None where they were not read (all containers alike, or too many)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFile:
+    """One file that was opened, and the device code found in it."""
+
+    path: str
+    """As the user gave it, `archive!/member`, or relative to its site directory."""
+    format: str
+    """`shared-object`, `executable`, `object`, `archive`, `cubin`, `fatbin`, `ptx` or `other`."""
+    size: int
+    """Bytes."""
+    containers: tuple[Container, ...] = ()
+    cudart: int | None = None
+    """Major version of the libcudart that the file is linked with, None when it is not."""
+    skipped: str | None = None
+    """Why there is nothing to judge; None when there is device code."""
+    problem: str | None = None
+    """What is malformed or unreadable, naming the field; None for a whole file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """One installed distribution, read from its dist-info directory."""
+
+    name: str
+    """Normalised: lower case, runs of `-_.` as one hyphen."""
+    version: str
+    record_digest: str | None
+    """SHA-256 over the stable rows of RECORD (see `envcheck.guest.distributions`); None without."""
+    direct_url: str | None = None
+    """Where it came from when not an index, without credentials."""
+    files: tuple[str, ...] = ()
+    """Compiled files that it owns, relative to the site directory."""
+    requires: tuple[str, ...] = ()
+    """Requires-Dist lines about torch and triton, which the torch judgement needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torch:
+    """What PyTorch says of itself in its own files, read without importing it."""
+
+    version: str
+    cuda: str | None
+    """CUDA version that it was built with, None for a CPU-only build."""
+    hip: str | None = None
+    arch_list: tuple[str, ...] = ()
+    """The list that `torch.cuda.get_arch_list()` would return, read from libtorch_python.so."""
+    cxx11_abi: bool | None = None
+    """True for the C++11 ABI, False for the old one, None where libc10.so does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembler:
+    """One PTX assembler that ships inside Triton."""
+
+    name: str
+    """`ptxas` or `ptxas-blackwell`."""
+    version: str | None
+    """CUDA release such as `12.8`, None when the binary does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triton:
+    """The installed Triton and the assemblers that it would run."""
+
+    version: str
+    assemblers: tuple[Assembler, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """One Python environment, read without importing anything of it."""
+
+    python: str
+    """Version such as `3.11.7`."""
+    implementation: str
+    platform: str
+    libc: str
+    digest: str
+    """`sha256:` + digest over the distributions; the manifest's subject."""
+    distributions: tuple[Distribution, ...] = ()
+    torch: Torch | None = None
+    triton: Triton | None = None
+    driver: str | None = None
+    """NVIDIA kernel driver of this machine, None when there is none."""
+    variables: Mapping[str, str] | None = None
+    """Environment variables that choose between the files of a package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """Facts about files or about one environment; nothing here is judged."""
+
+    schema: str = INVENTORY_SCHEMA
+    source: str
+    """`files` for scan, `environment` for check."""
+    files: tuple[DeviceFile, ...] = ()
+    passed_over: int = 0
+    """Files that were seen and are of no format that can hold device code."""
+    environment: Environment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check says about one subject."""
+
+    check: str
+    subject: str
+    status: Status
+    message: str
+    remedy: str = ""
+    domain: Domain = Domain.PACKAGE
+    evidence: Mapping[str, Json]
+    required: bool = True
+    """False when the verdict does not rest on it (a variant that would not be loaded)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The judgement of one inventory for one target."""
+
+    schema: str = REPORT_SCHEMA
+    target: Target
+    driver: str | None
+    verdict: Verdict
+    assurance: Assurance
+    findings: tuple[Finding, ...]
+    summary: Mapping[str, Json]

@@ -1,0 +1,85 @@
+"""Which files of an inventory the verdict may rest on, and why the others may not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envcheck.core import coverage, selection
+from envcheck.core.cuda import Version
+from envcheck.core.model import DeviceFile, Inventory
+from envcheck.core.sm import Sm
+
+_LINK_TIME = ("archive", "object")
+_LOOSE = ("cubin", "fatbin", "ptx")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What one file is to its package on one card."""
+
+    required: bool
+    loaded: bool
+    """False when the package would not load the file there."""
+    why: str
+    """Why it does not decide; empty when it does."""
+    alternative: bool = False
+    """True for one of several variants of which it is not known which one is loaded."""
+
+
+_DECIDES = Role(required=True, loaded=True, why="")
+
+
+def roles(inventory: Inventory, sm: Sm, driver: Version | None) -> dict[str, Role]:
+    """Return the role of every file with device code, by path."""
+    environment = inventory.environment
+    torch = environment.torch if environment is not None else None
+    variables = (environment.variables if environment is not None else None) or {}
+    files = [f for f in inventory.files if f.skipped is None and f.problem is None]
+    picked = selection.choices(
+        (f.path for f in files), sm, torch.cuda if torch is not None else None, variables
+    )
+    covered = {f.path: coverage.of_file(f, sm, driver).mode != coverage.NONE for f in files}
+    return {
+        f.path: _role(f, inventory, sm, picked.get(f.path), picked, covered) for f in files
+    }
+
+
+def _role(
+    file: DeviceFile, inventory: Inventory, sm: Sm, choice: selection.Choice | None,
+    picked: Mapping[str, selection.Choice], covered: Mapping[str, bool],
+) -> Role:  # fmt: skip
+    if choice is not None and choice.loaded is False:
+        return Role(required=False, loaded=False, why=choice.why)
+    if choice is not None and choice.loaded is None:
+        group = [p for p, c in picked.items() if c.package == choice.package]
+        if not covered[file.path] and any(covered[p] for p in group):
+            return Role(required=False, loaded=True, why=choice.why, alternative=True)
+        return Role(required=True, loaded=True, why="", alternative=True)
+    if inventory.source == "environment":
+        if file.format in _LINK_TIME:
+            return Role(required=False, loaded=False, why="a linker's input, not loaded by a job")
+        if file.format in _LOOSE and not covered[file.path]:
+            why = "one of a set of loose kernels, of which its package picks by SM"
+            return Role(required=False, loaded=False, why=why)
+    if not covered[file.path] and _optional(file, inventory, sm, covered):
+        why = "optional part of its package for other cards; the package has code for this one"
+        return Role(required=False, loaded=True, why=why)
+    return _DECIDES
+
+
+def _optional(
+    file: DeviceFile, inventory: Inventory, sm: Sm, covered: Mapping[str, bool]
+) -> bool:
+    """Say whether a file is a package's extra for newer or other cards than this one.
+
+    Code for older cards only is stale, not optional. Files that stand alone always decide:
+    this holds inside an installed package or a wheel, beside a file that does run.
+    """
+    if inventory.source != "environment" and ".whl!/" not in file.path:
+        return False
+    held = (*coverage.codes(file, "sass"), *coverage.codes(file, "ptx"))
+    if not held or not all(s.suffix or s.silicon > sm.silicon for s in held):
+        return False
+    folder = file.path.rpartition("/")[0]
+    return any(ok and path.rpartition("/")[0] == folder for path, ok in covered.items())

@@ -1,0 +1,88 @@
+"""Bare cubins and PTX texts: which SM they are for, and which kernels they hold.
+
+Where a cubin keeps its SM depends on its ELF ABI version, not on the SM: version 7 (CUDA
+11.7 to 12.9, up to sm_90a) or version 8 (12.8 and 12.9 from sm_100 up, 13.0 and later for
+all). Measured with 17 versions of ptxas over every SM that each of them knows; the flag
+names are LLVM's (EF_CUDA_SM, EF_CUDA_ACCELERATORS).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from envcheck.core.model import Code
+from envcheck.core.sm import Sm
+from envcheck.guest.elf import Buffer, Elf, Malformed
+
+_ABI_7, _ABI_8 = 7, 8
+_ATTRIBUTE_ACCELERATOR_TARGET = 9
+_ARCH_NOTE = re.compile(rb"-arch\s+sm_(\d{2,3})([af]?)\b")
+_PTX_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
+_PTX_TARGET = re.compile(r"^\s*\.target\s+(sm_\d{2,3}[af]?)\b", re.MULTILINE)
+_PTX_ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def code_of_cubin(buffer: Buffer, elf: Elf) -> Code:
+    """Return the SM that a cubin is for; raises Malformed for an unknown ABI version."""
+    if elf.abi_version == _ABI_7:
+        number, suffix = elf.flags & 0xFF, "a" if elf.flags & 0x800 else ""
+    elif elf.abi_version == _ABI_8:
+        number = elf.flags >> 8 & 0xFF
+        suffix = _abi_8_suffix(buffer, elf, number)
+    else:
+        message = f"cubin e_ident[8]: ABI version {elf.abi_version} is not known"
+        raise Malformed(message)
+    if number < 10:
+        message = f"cubin e_flags {elf.flags:#x}: SM number {number}"
+        raise Malformed(message)
+    return Code(kind="sass", sm=str(Sm(number, suffix)))
+
+
+def _abi_8_suffix(buffer: Buffer, elf: Elf, number: int) -> str:
+    # CUDA 12.8 and 12.9 set a flag, 13.0 and later an attribute; `f` stands only in the note.
+    if elf.flags & 0x8 or _accelerator_target(buffer, elf):
+        return "a"
+    note = elf.find(".note.nv.tkinfo")
+    if note is not None:
+        begin, end = elf.content(note)
+        match = _ARCH_NOTE.search(bytes(buffer[begin:end]))
+        if match is not None and Sm(int(match[1])).silicon == Sm(number).silicon:
+            return match[2].decode()
+    return ""
+
+
+def _accelerator_target(buffer: Buffer, elf: Elf) -> bool:
+    """Read attribute 9 of `.nv.compat`: u8 format, u8 attribute, u16 value or length."""
+    section = elf.find(".nv.compat")
+    if section is None:
+        return False
+    at, end = elf.content(section)
+    while at + 4 <= end:
+        form, attribute, value = struct.unpack_from("<BBH", buffer, at)
+        if attribute == _ATTRIBUTE_ACCELERATOR_TARGET:
+            return bool(value & 0xFF) if form != 4 else False
+        at += 4 + (value if form == 4 else 0)
+    return False
+
+
+def cubin_kernels(elf: Elf) -> tuple[str, ...]:
+    """Return the mangled names of the kernels: one `.text.NAME` section each."""
+    return tuple(s.name[6:] for s in elf.sections if s.name.startswith(".text.") and s.size)
+
+
+def code_of_ptx(text: str) -> Code:
+    """Return ISA version and target of a PTX text; raises Malformed without either line."""
+    bare = _COMMENT.sub(" ", text)
+    version, target = _PTX_VERSION.search(bare), _PTX_TARGET.search(bare)
+    if version is None or target is None:
+        message = f"PTX text: no {'.version' if version is None else '.target'} directive"
+        raise Malformed(message)
+    isa = f"{int(version[1])}.{int(version[2])}"
+    return Code(kind="ptx", sm=str(Sm.parse(target[1])), isa=isa)
+
+
+def ptx_kernels(text: bytes) -> tuple[str, ...]:
+    """Return the mangled names of the `.entry` functions."""
+    return tuple(name.decode("ascii", "replace") for name in _PTX_ENTRY.findall(text))

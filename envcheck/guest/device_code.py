@@ -1,0 +1,213 @@
+"""One file in, one `DeviceFile` out: what device code it holds, whatever its format.
+
+Payloads stay compressed except where names are needed: to tell a link stub from code, and
+to name kernels where the containers of a file are not all for the same SMs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+
+from envcheck.core.model import Code, Container, DeviceFile
+from envcheck.core.sm import Sm
+from envcheck.guest import archive, cubin, elf, fatbin
+from envcheck.guest.elf import Buffer, Malformed
+from envcheck.guest.fatbin import Entry
+from envcheck.guest.kernel_name import function_name
+
+Inflate = Callable[[bytes, str, int], bytes]
+"""Decompress (payload, `lz4` or `zstd`, unpacked size); raises ValueError."""
+
+_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+_HIP_SECTIONS = (".hip_fatbin", ".hipFatBinSegment")
+_FORMATS = {elf.ET_REL: "object", elf.ET_EXEC: "executable", elf.ET_DYN: "shared-object"}
+_CUDART = re.compile(r"libcudart\.so\.(\d+)")
+
+# A cubin without a kernel is at most 2.6 kB, PTX without one 70 bytes (measured over
+# torch 2.14.1 and its CUDA libraries); anything larger is not opened to find that out.
+_SMALL = 8192
+# Names are read where containers differ, up to this many unpacked bytes. Beyond it stand
+# libraries that dispatch by architecture (cuBLASLt: 2,782 containers, 5 GB unpacked).
+_MAX_NAMED = 1 << 27
+_MAX_UNPACKED = 1 << 28
+_HEAD = 1 << 16
+
+
+def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
+    """Read one file; what is malformed becomes the file's `problem`, not an exception."""
+    found: list[tuple[str, tuple[Entry, ...]]] = []
+    facts = DeviceFile(path=path, format="other", size=len(buffer))
+    packed: tuple[Container, ...] = ()
+    problem = None
+    try:
+        facts = _identify(buffer, facts)
+        for pair in _find(buffer, facts.format):
+            found.append(pair)
+        packed = facts.containers or _group(buffer, found, inflate)
+    except Malformed as error:
+        problem = str(error)
+    skipped = facts.skipped
+    if not packed and not problem and not skipped:
+        skipped = "no device code"
+    elif not any(c.has_kernels for c in packed) and packed and not problem:
+        skipped = "only a link stub without kernels"
+    return DeviceFile(
+        path=path, format=facts.format, size=facts.size, containers=packed,
+        cudart=facts.cudart, skipped=skipped, problem=problem,
+    )  # fmt: skip
+
+
+def _identify(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
+    """Tell the format by content; fills in what only the whole file tells."""
+    head = bytes(buffer[:_HEAD])
+    if not head:
+        return _with(facts, skipped="empty file")
+    if head.startswith(elf.MAGIC):
+        return _identify_elf(buffer, facts)
+    if head.startswith(archive.AR_MAGIC):
+        return _with(facts, format="archive")
+    if head.startswith(archive.THIN_MAGIC):
+        return _with(facts, format="archive", skipped="thin archive: its members are elsewhere")
+    if head.startswith(fatbin.MAGIC):
+        return _with(facts, format="fatbin")
+    if is_ptx(head):
+        text = bytes(buffer[:]) if len(buffer) <= _MAX_UNPACKED else head
+        code = cubin.code_of_ptx(text.decode("utf-8", "replace").lstrip("\ufeff"))
+        names = bool(cubin.ptx_kernels(text))
+        one = Container(section="file", code=(code,), has_kernels=names)
+        return _with(facts, format="ptx", containers=(one,))
+    return _with(facts, skipped="not a format that holds device code")
+
+
+def _identify_elf(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
+    image = elf.read(buffer)
+    if image.machine == elf.EM_CUDA:
+        code = cubin.code_of_cubin(buffer, image)
+        has = bool(cubin.cubin_kernels(image))
+        one = Container(section="file", code=(code,), has_kernels=has)
+        return _with(facts, format="cubin", containers=(one,))
+    name = _FORMATS.get(image.kind, "other")
+    majors = [int(m[1]) for s in elf.needed(buffer, image) if (m := _CUDART.match(s))]
+    hip = any(image.find(s) for s in _HIP_SECTIONS)
+    nvidia = any(image.find(s) for s in _SECTIONS)
+    skipped = "HIP code for AMD cards, none for NVIDIA" if hip and not nvidia else None
+    return _with(facts, format=name, cudart=max(majors, default=None), skipped=skipped)
+
+
+def _with(facts: DeviceFile, **changes: object) -> DeviceFile:
+    fields = {name: getattr(facts, name) for name in DeviceFile.__dataclass_fields__}
+    return DeviceFile(**{**fields, **changes})
+
+
+def is_ptx(head: bytes) -> bool:
+    """Say whether a file that starts with `head` reads like PTX text."""
+    return b"\0" not in head and b".version" in head and b".target" in head
+
+
+def _find(buffer: Buffer, form: str) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    """Yield (section, entries) for each container of the file; raises Malformed."""
+    if form == "fatbin":
+        for entries in fatbin.containers(buffer, 0, len(buffer)):
+            yield "file", entries
+    elif form == "archive":
+        for start, size in archive.members(buffer):
+            if buffer[start : start + 4] == elf.MAGIC and size >= 64:
+                yield from _find_in_elf(buffer, start, size)
+    elif form in ("shared-object", "executable", "object"):
+        yield from _find_in_elf(buffer, 0, len(buffer))
+
+
+def _find_in_elf(
+    buffer: Buffer, start: int, size: int
+) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+    image = elf.read(buffer, start, size)
+    places = [(s.name, *image.content(s)) for s in image.sections if s.name in _SECTIONS]
+    if not image.sections:
+        # Without section headers (sstrip) the containers are still there: find their magic.
+        at = buffer.find(fatbin.MAGIC, start, start + size)
+        places = [(".nv_fatbin", at, _end_of_run(buffer, at, start + size))] if at >= 0 else []
+    for name, begin, end in places:
+        for entries in fatbin.containers(buffer, begin, end):
+            yield name, entries
+
+
+def _end_of_run(buffer: Buffer, at: int, end: int) -> int:
+    """Return where the containers that stand back to back from `at` end."""
+    while at + 16 <= end and buffer[at : at + 4] == fatbin.MAGIC:
+        at += 16 + int.from_bytes(buffer[at + 8 : at + 16], "little")
+    return min(at, end)
+
+
+def _group(
+    buffer: Buffer, found: list[tuple[str, tuple[Entry, ...]]], inflate: Inflate
+) -> tuple[Container, ...]:
+    """Take containers with the same entries together, in order of first appearance."""
+    shapes: dict[tuple[str, tuple[Code, ...]], list[Entry | None]] = {}
+    for section, entries in found:
+        code = tuple(sorted({e.code for e in entries}, key=_code_key))
+        shapes.setdefault((section, code), []).append(_spokesman(entries))
+    spokesmen = [e for entries in shapes.values() for e in entries if e is not None]
+    differ = len({_scope(code) for _, code in shapes} - {frozenset()}) > 1
+    named = differ and sum(e.unpacked for e in spokesmen) <= _MAX_NAMED
+    return tuple(
+        _container(buffer, section, code, entries, inflate, named=named)
+        for (section, code), entries in shapes.items()
+    )
+
+
+def _spokesman(entries: Iterable[Entry]) -> Entry | None:
+    """Choose the entry to read names from: those of a container come from one source file."""
+    sass = [e for e in entries if e.code.kind == "sass"]
+    ptx = [e for e in entries if e.code.kind == "ptx"]
+    return min(sass or ptx, key=lambda e: e.unpacked, default=None)
+
+
+def _container(
+    buffer: Buffer, section: str, code: tuple[Code, ...], entries: list[Entry | None],
+    inflate: Inflate, *, named: bool,
+) -> Container:  # fmt: skip
+    known = [e for e in entries if e is not None]
+    names: set[str] = set()
+    if named:
+        for entry in known:
+            names.update(map(function_name, _kernels(buffer, entry, inflate)))
+        has = bool(names)
+    else:
+        has = any(e.unpacked > _SMALL for e in known) or any(
+            _kernels(buffer, e, inflate) for e in known
+        )
+    return Container(
+        section=section, code=code, count=len(entries), has_kernels=has,
+        kernels=tuple(sorted(names)) if named else None,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _code_key(code: Code) -> tuple[str, Sm, str]:
+    return code.kind, Sm.parse(code.sm), code.isa or ""
+
+
+def _scope(code: tuple[Code, ...]) -> frozenset[Code]:
+    """What portable code a container holds; `a` and `f` code is specific by design."""
+    return frozenset(c for c in code if c.kind in ("sass", "ptx") and c.sm[-1] not in "af")
+
+
+def _kernels(buffer: Buffer, entry: Entry, inflate: Inflate) -> tuple[str, ...]:
+    """Return the mangled names of an entry's kernels, () for a stub; raises Malformed."""
+    if entry.unpacked > _MAX_UNPACKED:
+        message = f"fatbin payload at {entry.offset}: {entry.unpacked} bytes unpacked"
+        raise Malformed(message)
+    if not entry.compression and entry.code.kind == "sass":
+        return cubin.cubin_kernels(elf.read(buffer, entry.offset, entry.stored))
+    payload = bytes(buffer[entry.offset : entry.offset + entry.stored])
+    if entry.compression:
+        try:
+            payload = inflate(payload, entry.compression, entry.unpacked)
+        except ValueError as error:
+            message = f"fatbin payload at {entry.offset}: {error}"
+            raise Malformed(message) from None
+    if entry.code.kind == "sass":
+        return cubin.cubin_kernels(elf.read(payload))
+    return cubin.ptx_kernels(payload)

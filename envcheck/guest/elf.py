@@ -1,0 +1,162 @@
+"""Just enough ELF: sections, the libraries needed, and nothing that a file can lie us into.
+
+A reader of its own because the general libraries either trust counts and sizes of the file
+(which a hostile file makes endless) or hold it in memory; here every offset is checked
+against the file's size before use. Tests compare it with pyelftools.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import Union
+
+Buffer = Union[bytes, mmap.mmap]
+
+MAGIC = b"\x7fELF"
+EM_CUDA = 190
+ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
+_SHT_NULL, _SHT_DYNAMIC, _SHT_NOBITS = 0, 6, 8
+_DT_NEEDED = 1
+_MAX_SECTIONS = 1 << 20
+_MAX_NAME = 1 << 14
+
+
+class Malformed(Exception):
+    """A field of the file contradicts the file; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section header as the file has it; `Elf.content` checks that it lies inside."""
+
+    name: str
+    kind: int
+    offset: int
+    """Bytes from the start of the image."""
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """The header fields that matter here, and the sections."""
+
+    kind: int
+    machine: int
+    flags: int
+    abi_version: int
+    bits: int
+    endian: str
+    start: int
+    """Where the image begins in its buffer."""
+    end: int
+    sections: tuple[Section, ...]
+
+    def find(self, name: str) -> Section | None:
+        """Return the first section of that name."""
+        return next((s for s in self.sections if s.name == name), None)
+
+    def content(self, section: Section) -> tuple[int, int]:
+        """Return where the section begins and ends in the buffer; raises Malformed."""
+        if section.kind in (_SHT_NULL, _SHT_NOBITS):
+            return self.start, self.start
+        begin = self.start + section.offset
+        if begin + section.size > self.end:
+            message = (
+                f"ELF section {section.name!r}: sh_offset {section.offset} + "
+                f"sh_size {section.size} is past the end"
+            )
+            raise Malformed(message)
+        return begin, begin + section.size
+
+
+def read(buffer: Buffer, start: int = 0, size: int | None = None) -> Elf:
+    """Read the ELF that occupies `size` bytes from `start`; raises Malformed."""
+    end = start + (len(buffer) - start if size is None else size)
+    if end - start < 52:
+        message = f"ELF header: file ends after {end - start} bytes"
+        raise Malformed(message)
+    if buffer[start + 4] not in (1, 2) or buffer[start + 5] not in (1, 2):
+        message = f"ELF e_ident: class {buffer[start + 4]}, data {buffer[start + 5]}"
+        raise Malformed(message)
+    wide, endian = buffer[start + 4] == 2, "<" if buffer[start + 5] == 1 else ">"
+    if wide and end - start < 64:
+        message = f"ELF header: file ends after {end - start} bytes"
+        raise Malformed(message)
+    head = struct.unpack_from(endian + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"), buffer, start + 16)
+    kind, machine, _, _, _, offset, flags, _, _, _, entry, count, names = head
+    abi = buffer[start + 8]
+    sections: tuple[Section, ...] = ()
+    if offset:
+        table = _Table(buffer, start, end, wide, endian, offset, entry)
+        sections = table.read(count, names)
+    bits = 64 if wide else 32
+    return Elf(kind, machine, flags, abi, bits, endian, start, end, sections)
+
+
+class _Table:
+    """The section header table of one ELF image."""
+
+    def __init__(
+        self, buffer: Buffer, start: int, end: int, wide: bool, endian: str, offset: int, entry: int
+    ) -> None:
+        self.buffer, self.start, self.end = buffer, start, end
+        self.layout = struct.Struct(endian + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))
+        if entry < self.layout.size:
+            message = f"ELF e_shentsize: {entry} bytes is less than one section header"
+            raise Malformed(message)
+        self.offset, self.entry = offset, entry
+
+    def row(self, index: int) -> tuple[int, ...]:
+        """Return one raw section header; raises Malformed outside the file."""
+        at = self.start + self.offset + index * self.entry
+        if at + self.layout.size > self.end:
+            message = f"ELF e_shoff: section header {index} at {at - self.start} is past the end"
+            raise Malformed(message)
+        return self.layout.unpack_from(self.buffer, at)
+
+    def read(self, count: int, names: int) -> tuple[Section, ...]:
+        """Return all sections; counts too large for the header stand in section 0."""
+        first = self.row(0)
+        count = count or first[5]
+        names = first[6] if names == 0xFFFF else names
+        if count > _MAX_SECTIONS or names >= max(count, 1):
+            message = f"ELF e_shnum {count}, e_shstrndx {names}: not possible"
+            raise Malformed(message)
+        rows = [self.row(index) for index in range(count)]
+        if not rows:
+            return ()
+        begin, stop = self.start + rows[names][4], self.start + rows[names][4] + rows[names][5]
+        if stop > self.end:
+            message = f"ELF section {names} (names): sh_offset and sh_size are past the end"
+            raise Malformed(message)
+        return tuple(Section(self._name(begin, stop, r[0]), r[1], r[4], r[5], r[6]) for r in rows)
+
+    def _name(self, begin: int, stop: int, offset: int) -> str:
+        at = begin + offset
+        if at >= stop:
+            return ""
+        end = self.buffer.find(b"\0", at, min(stop, at + _MAX_NAME))
+        return bytes(self.buffer[at : end if end >= 0 else at]).decode("utf-8", "replace")
+
+
+def needed(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
+    """Return the sonames of DT_NEEDED; raises Malformed."""
+    dynamic = next((s for s in elf.sections if s.kind == _SHT_DYNAMIC), None)
+    if dynamic is None or not 0 < dynamic.link < len(elf.sections):
+        return ()
+    strings, stop = elf.content(elf.sections[dynamic.link])
+    begin, end = elf.content(dynamic)
+    layout = struct.Struct(elf.endian + ("qQ" if elf.bits == 64 else "iI"))
+    found = []
+    for at in range(begin, end - layout.size + 1, layout.size):
+        tag, value = layout.unpack_from(buffer, at)
+        if tag == 0:
+            break
+        name = strings + value
+        if tag == _DT_NEEDED and name < stop:
+            until = buffer.find(b"\0", name, min(stop, name + _MAX_NAME))
+            found.append(bytes(buffer[name : max(name, until)]).decode("utf-8", "replace"))
+    return tuple(found)

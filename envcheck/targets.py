@@ -1,0 +1,106 @@
+"""Architectures and cards from `images/targets.toml`, and the names that users give them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from envcheck.core.model import Target
+from envcheck.core.sm import Sm
+from envcheck.errors import DocumentInvalid, UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One GPU generation."""
+
+    name: str
+    sm: str
+    shared_memory_per_block: int
+    """Bytes that one block may use, opt-in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One product."""
+
+    name: str
+    title: str
+    architecture: str
+    memory_gb: int | None = None
+    """Gigabytes as the maker states them; None where no source was found."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All known architectures and cards, in the order of the data file."""
+
+    architectures: tuple[Architecture, ...]
+    cards: tuple[Card, ...]
+
+
+def data_file() -> Path:
+    """Return where `targets.toml` lies: in the installed package, or in the checkout."""
+    here = Path(__file__).parent
+    packaged = here / "images" / "targets.toml"
+    return packaged if packaged.exists() else here.parent / "images" / "targets.toml"
+
+
+def load(text: str) -> Catalogue:
+    """Build a catalogue from TOML; raises DocumentInvalid that names the row."""
+    try:
+        data: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(text)
+        architectures = tuple(
+            Architecture(name=name, **row) for name, row in data["architectures"].items()
+        )
+        cards = tuple(Card(name=name, **row) for name, row in data["cards"].items())
+    except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
+        message = f"targets.toml: {error}"
+        raise DocumentInvalid(message) from None
+    names = {a.name for a in architectures}
+    for architecture in architectures:
+        if not re.fullmatch(r"sm_\d{2,3}", architecture.sm):
+            message = f"targets.toml: architectures.{architecture.name}.sm: {architecture.sm!r}"
+            raise DocumentInvalid(message)
+    for card in cards:
+        if card.architecture not in names or card.name in names:
+            message = f"targets.toml: cards.{card.name}: architecture {card.architecture!r}"
+            raise DocumentInvalid(message)
+    return Catalogue(architectures=architectures, cards=cards)
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> Catalogue:
+    """Return the catalogue that ships with envcheck."""
+    return load(data_file().read_text(encoding="utf-8"))
+
+
+def resolve(name: str) -> Target:
+    """Find a target by architecture, `sm_NN` or card; raises UsageError with what is known."""
+    known = catalogue()
+    sms = {a.name: a.sm for a in known.architectures}
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    wanted = re.sub(r"^(nvidia-|geforce-)+", "", wanted)
+    if wanted in sms:
+        return Target(name=wanted, sm=sms[wanted])
+    for card in known.cards:
+        if wanted in (card.name, card.name.replace("-", "")):
+            return Target(name=card.name, sm=sms[card.architecture])
+    if re.fullmatch(r"sm-?\d{2,3}", wanted):
+        sm = str(Sm(int(wanted.removeprefix("sm").lstrip("-"))))
+        return Target(name=sm, sm=sm)
+    if re.fullmatch(r"sm-?\d{2,3}[af]", wanted):
+        message = f"unknown target {name!r}: a card has no suffix, it runs its own a and f code"
+        raise UsageError(message, remedy=f"--arch sm_{wanted.removeprefix('sm').lstrip('-')[:-1]}")
+    message = f"unknown target {name!r}: not an architecture, a card or sm_NN"
+    raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(sms)})")
