@@ -25,9 +25,7 @@ def judge(
     target: Target, inventory: Inventory, driver: Version | None, checks: tuple[Check, ...] = CHECKS
 ) -> Report:
     """Run every check and fold the findings into one verdict."""
-    question = Question(
-        target=target, sm=Sm.parse(target.sm), driver=driver, inventory=inventory
-    )
+    question = Question(target=target, sm=Sm.parse(target.sm), driver=driver, inventory=inventory)
     findings = tuple(f for check in checks for f in _ask(check, question))
     verdict = fold(findings, checks)
     return Report(
@@ -46,10 +44,18 @@ def _ask(check: Check, question: Question) -> list[Finding]:
         found = list(check.run(question))
     except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
         message = f"the check itself failed: {type(error).__name__}: {error}"
-        return [check.finding("(check)", Status.ERROR, message, domain=Domain.ENVCHECK,
-                              remedy="report this with the inventory")]  # fmt: skip
-    return found or [check.finding("(check)", Status.ERROR, "the check said nothing",
-                                   domain=Domain.ENVCHECK)]  # fmt: skip
+        return [
+            check.finding(
+                "(check)",
+                Status.ERROR,
+                message,
+                domain=Domain.ENVCHECK,
+                remedy="report this with the inventory",
+            )
+        ]
+    return found or [
+        check.finding("(check)", Status.ERROR, "the check said nothing", domain=Domain.ENVCHECK)
+    ]
 
 
 def fold(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Verdict:
@@ -71,19 +77,27 @@ def _summary(findings: tuple[Finding, ...], verdict: Verdict, target: Target) ->
     }
     modes = [f.evidence.get("mode") for f in findings if f.check == CHECKS[0].id and f.required]
     files: dict[str, Json] = {mode: modes.count(mode) for mode in ("native", "jit", "none")}
-    drivers = [str(f.evidence["least_driver"]) for f in findings
-               if f.check == "driver-supports-target" and f.evidence.get("least_driver")]  # fmt: skip
+    drivers = [
+        str(f.evidence["least_driver"])
+        for f in findings
+        if f.check == "driver-supports-target" and f.evidence.get("least_driver")
+    ]
     least = drivers[0] if drivers else None
     return {
-        **counts, "files": files, "least_driver": least,
+        **counts,
+        "files": files,
+        "least_driver": least,
         "line": _line(findings, verdict, target, files, least),
-    }  # fmt: skip
+    }
 
 
 def _line(
-    findings: tuple[Finding, ...], verdict: Verdict, target: Target, files: dict[str, Json],
+    findings: tuple[Finding, ...],
+    verdict: Verdict,
+    target: Target,
+    files: dict[str, Json],
     least: str | None,
-) -> str:  # fmt: skip
+) -> str:
     """Write the verdict in one line, with its cause."""
     name = target.name if target.name == target.sm else f"{target.name} ({target.sm})"
     head = f"{verdict.value} with {name}"

@@ -26,8 +26,39 @@ from envcheck.inflate import inflate
 
 # Names that never hold device code; everything else is told by content.
 _TEXT = frozenset(
-    ".py .pyi .pyc .h .hpp .hh .cuh .inl .txt .md .rst .json .yaml .yml .toml .cmake .html .js "
-    ".css .png .svg .jpg .gif .csv .xml .typed .pyx .pxd .ipynb .safetensors .gguf".split()
+    [
+        ".py",
+        ".pyi",
+        ".pyc",
+        ".h",
+        ".hpp",
+        ".hh",
+        ".cuh",
+        ".inl",
+        ".txt",
+        ".md",
+        ".rst",
+        ".json",
+        ".yaml",
+        ".yml",
+        ".toml",
+        ".cmake",
+        ".html",
+        ".js",
+        ".css",
+        ".png",
+        ".svg",
+        ".jpg",
+        ".gif",
+        ".csv",
+        ".xml",
+        ".typed",
+        ".pyx",
+        ".pxd",
+        ".ipynb",
+        ".safetensors",
+        ".gguf",
+    ]
 )
 _HEAD = 4096
 _MAX_NESTING = 3
@@ -48,7 +79,7 @@ Progress = Callable[[str, int], None]
 """Called with what is being read, and its bytes."""
 
 
-def read_paths(paths: list[str], progress: Progress = lambda name, size: None) -> Iterator[Seen]:
+def read_paths(paths: list[str], progress: Progress) -> Iterator[Seen]:
     """Yield what every path holds, in a stable order; raises FileUnavailable if all are absent.
 
     A path that is absent among others that are not is a problem of its own, and the others
@@ -83,8 +114,12 @@ def _read_directory(root: str, progress: Progress) -> Iterator[Seen]:
         for name in folders:
             path = os.path.join(folder, name)
             if os.path.islink(path) and not _inside(os.path.realpath(path), real):
-                file = DeviceFile(path=path, format="other", size=0,
-                                  skipped="symbolic link to a directory, not followed")  # fmt: skip
+                file = DeviceFile(
+                    path=path,
+                    format="other",
+                    size=0,
+                    skipped="symbolic link to a directory, not followed",
+                )
                 yield Seen(file)
     for error in errors:
         yield problem(str(error.filename), error.strerror or "cannot be read")
@@ -133,8 +168,11 @@ def _read_handle(
 
 
 def _is_tar(head: bytes) -> bool:
-    return head[257:262] == b"ustar" or head[:2] == b"\x1f\x8b" or head[:3] == b"BZh" or (
-        head[:6] == b"\xfd7zXZ\0"
+    return (
+        head[257:262] == b"ustar"
+        or head[:2] == b"\x1f\x8b"
+        or head[:3] == b"BZh"
+        or (head[:6] == b"\xfd7zXZ\0")
     )
 
 
@@ -164,8 +202,17 @@ def _nested(
                 return
             progress(member, size)
             yield from _member(f"{name}!/{member}", size, stream, progress, depth)
-    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError,
-            zipfile.BadZipFile, tarfile.TarError, zlib.error, MemoryError) as error:  # fmt: skip
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+        MemoryError,
+    ) as error:
         yield problem(name, f"archive: {error or type(error).__name__}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from envcheck.core.cuda import Version
@@ -36,15 +36,28 @@ class Check:
     run: Callable[[Question], Iterable[Finding]]
 
     def finding(
-        self, subject: str, status: Status, message: str, *, remedy: str = "",
-        domain: Domain = Domain.PACKAGE, required: bool = True, **evidence: Json,
-    ) -> Finding:  # fmt: skip
+        self,
+        subject: str,
+        status: Status,
+        message: str,
+        *,
+        remedy: str = "",
+        domain: Domain = Domain.PACKAGE,
+        required: bool = True,
+        evidence: Mapping[str, Json] | None = None,
+    ) -> Finding:
         """Make a finding of this check."""
         return Finding(
-            check=self.id, subject=subject, status=status, message=message, remedy=remedy,
-            domain=domain, required=required, evidence=evidence,
-        )  # fmt: skip
+            check=self.id,
+            subject=subject,
+            status=status,
+            message=message,
+            remedy=remedy,
+            domain=domain,
+            required=required,
+            evidence=evidence or {},
+        )
 
-    def skip(self, subject: str, reason: str, **evidence: Json) -> Finding:
+    def skip(self, subject: str, reason: str) -> Finding:
         """Say that there was nothing to look at, and why."""
-        return self.finding(subject, Status.SKIP, reason, required=False, **evidence)
+        return self.finding(subject, Status.SKIP, reason, required=False)

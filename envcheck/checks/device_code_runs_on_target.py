@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
-from envcheck.core.model import DeviceFile, Domain, Finding, Status
+from envcheck.core.model import DeviceFile, Domain, Finding, Json, Status
 from envcheck.core.roles import Role, roles
 from envcheck.core.selection import choices
 from envcheck.core.sm import Sm
@@ -18,10 +18,12 @@ def _run(question: Question) -> Iterator[Finding]:
     for file in question.inventory.files:
         if file.problem is not None:
             yield CHECK.finding(
-                file.path, Status.ERROR, f"cannot be judged: {file.problem}",
+                file.path,
+                Status.ERROR,
+                f"cannot be judged: {file.problem}",
                 remedy="fetch the file again; if it stays so, report it to its maintainer",
-                mode="none", reason="unreadable",
-            )  # fmt: skip
+                evidence={"mode": "none", "reason": "unreadable"},
+            )
         elif file.skipped is not None:
             yield CHECK.skip(file.path, file.skipped)
         else:
@@ -43,21 +45,30 @@ def _judge(file: DeviceFile, role: Role, question: Question) -> Finding:
         message = f"{message} ({role.why})"
         if question.inventory.source == "environment":
             status = Status.SKIP if not role.loaded else Status.WARN
-    least = result.least_driver
     return CHECK.finding(
-        file.path, status, message,
+        file.path,
+        status,
+        message,
         remedy=_remedy(file, result, question) if status is Status.FAIL else "",
         required=role.required,
         domain=Domain.HOST if result.reason == "ptx-newer-than-driver" else Domain.PACKAGE,
-        mode=result.mode, reason=result.reason,
-        sass=tuple(map(str, coverage.codes(file, "sass"))),
-        ptx=tuple(s.virtual for s in coverage.codes(file, "ptx")),
-        ptx_isa={Sm.parse(c.sm).virtual: c.isa or "" for part in file.containers
-                 for c in coverage.loadable(file, part) if c.kind == "ptx"},
-        other=tuple(sorted({c.kind for part in file.containers for c in part.code
-                            if c.kind not in ("sass", "ptx")})),
-        least_driver=None if least is None else cuda.driver_text(least),
-    )  # fmt: skip
+        evidence=_evidence(file, result),
+    )
+
+
+def _evidence(file: DeviceFile, result: coverage.Coverage) -> dict[str, Json]:
+    least = result.least_driver
+    codes = [c for part in file.containers for c in part.code]
+    usable = [c for part in file.containers for c in coverage.loadable(file, part)]
+    return {
+        "mode": result.mode,
+        "reason": result.reason,
+        "sass": tuple(map(str, coverage.codes(file, "sass"))),
+        "ptx": tuple(s.virtual for s in coverage.codes(file, "ptx")),
+        "ptx_isa": {Sm.parse(c.sm).virtual: c.isa for c in usable if c.kind == "ptx"},
+        "other": tuple(sorted({c.kind for c in codes} - {"sass", "ptx"})),
+        "least_driver": None if least is None else cuda.driver_text(least),
+    }
 
 
 def _remedy(file: DeviceFile, result: coverage.Coverage, question: Question) -> str:
@@ -67,7 +78,9 @@ def _remedy(file: DeviceFile, result: coverage.Coverage, question: Question) -> 
         return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
     inside = file.path.rpartition("!/")[2]
     if "torch/lib/" in inside or inside.startswith("torch/"):
-        return install_command(sm) or f"no published PyTorch has code for {sm}: build it from source"
+        return (
+            install_command(sm) or f"no published PyTorch has code for {sm}: build it from source"
+        )
     arch = f"{sm.number // 10}.{sm.number % 10}"
     flag = f"-gencode arch=compute_{sm.number},code=sm_{sm.number}"
     if file.format in ("cubin", "fatbin", "ptx", "object", "archive"):
@@ -97,17 +110,21 @@ def _nothing_loaded(question: Question) -> Iterator[Finding]:
     if environment is None or environment.torch is None:
         return
     picked = choices(
-        (f.path for f in question.inventory.files), question.sm, environment.torch.cuda,
+        (f.path for f in question.inventory.files),
+        question.sm,
+        environment.torch.cuda,
         environment.variables or {},
-    )  # fmt: skip
+    )
     for package in sorted({c.package for c in picked.values()}):
         mine = [c for c in picked.values() if c.package == package]
         if all(c.loaded is False for c in mine):
             yield CHECK.finding(
-                package, Status.FAIL, f"none of its {len(mine)} variants would be loaded: "
-                f"{mine[0].why}", remedy=f"pip install --upgrade {package}",
-                mode="none", reason="no-variant-loaded",
-            )  # fmt: skip
+                package,
+                Status.FAIL,
+                f"none of its {len(mine)} variants would be loaded: {mine[0].why}",
+                remedy=f"pip install --upgrade {package}",
+                evidence={"mode": "none", "reason": "no-variant-loaded"},
+            )
 
 
 CHECK = Check(

@@ -34,18 +34,33 @@ def _judge(subject: str, files: list[DeviceFile], question: Question) -> Finding
     for file in files:
         modes[coverage.of_file(file, question.sm, question.driver).mode].append(file.path)
     counts = f"{len(files)} file(s)"
-    evidence = {mode: tuple(paths) for mode, paths in modes.items() if paths}
+    files_by_mode = {mode: tuple(paths) for mode, paths in modes.items() if paths}
     if modes[coverage.NONE]:
         bad = modes[coverage.NONE]
         message = f"missing: {len(bad)} of {counts} without code for {question.sm}"
-        return CHECK.finding(subject, Status.FAIL, message, mode="none", files=evidence,
-                             remedy="see the finding of each file")  # fmt: skip
+        return CHECK.finding(
+            subject,
+            Status.FAIL,
+            message,
+            evidence={"mode": "none", "files": files_by_mode},
+            remedy="see the finding of each file",
+        )
     if modes[coverage.JIT]:
         jit = modes[coverage.JIT]
         message = f"JIT-only: {len(jit)} of {counts} compiled by the driver at first use"
-        return CHECK.finding(subject, Status.WARN, message, mode="jit", files=evidence,
-                             remedy="expect a slow first start, or install a native build")  # fmt: skip
-    return CHECK.finding(subject, Status.PASS, f"native: {counts}", mode="native", files=evidence)
+        return CHECK.finding(
+            subject,
+            Status.WARN,
+            message,
+            evidence={"mode": "jit", "files": files_by_mode},
+            remedy="expect a slow first start, or install a native build",
+        )
+    return CHECK.finding(
+        subject,
+        Status.PASS,
+        f"native: {counts}",
+        evidence={"mode": "native", "files": files_by_mode},
+    )
 
 
 CHECK = Check(

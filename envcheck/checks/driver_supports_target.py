@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
 from envcheck.core.cuda import Version
-from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.model import Domain, Finding, Json, Status
 from envcheck.core.roles import roles
 
 
@@ -27,21 +27,36 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     most = max(needs, key=lambda need: need.driver)
     least = cuda.driver_text(most.driver)
-    evidence = {
+    evidence: dict[str, Json] = {
         "least_driver": least,
         "needs": tuple({"driver": cuda.driver_text(n.driver), "why": n.why} for n in needs),
     }
     subject = "driver" if question.driver is None else f"driver {cuda.driver_text(question.driver)}"
     if question.driver is None:
-        yield CHECK.finding(subject, Status.PASS, f"{least} is the least that would do: {most.why}",
-                            domain=Domain.HOST, **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.PASS,
+            f"{least} is the least that would do: {most.why}",
+            domain=Domain.HOST,
+            evidence=evidence,
+        )
     elif question.driver >= most.driver:
-        yield CHECK.finding(subject, Status.PASS, f"new enough ({least} would do: {most.why})",
-                            domain=Domain.HOST, **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.PASS,
+            f"new enough ({least} would do: {most.why})",
+            domain=Domain.HOST,
+            evidence=evidence,
+        )
     else:
-        yield CHECK.finding(subject, Status.FAIL, f"too old: {most.why} needs {least}",
-                            remedy=f"use a host with driver {least} or newer",
-                            domain=Domain.HOST, **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.FAIL,
+            f"too old: {most.why} needs {least}",
+            remedy=f"use a host with driver {least} or newer",
+            domain=Domain.HOST,
+            evidence=evidence,
+        )
 
 
 def _needs(question: Question) -> list[_Need]:
@@ -51,8 +66,11 @@ def _needs(question: Question) -> list[_Need]:
         needs.append(_Need(branch, f"the first driver branch that knows {question.sm}"))
     known = roles(question.inventory, question.sm, question.driver)
     # Of variants for several CUDA versions, only the one that is loaded has a floor to keep.
-    files = [f for f in question.inventory.files
-             if f.path in known and known[f.path].required and not known[f.path].alternative]  # fmt: skip
+    files = [
+        f
+        for f in question.inventory.files
+        if f.path in known and known[f.path].required and not known[f.path].alternative
+    ]
     majors = {f.cudart: f.path for f in files if f.cudart is not None}
     environment = question.inventory.environment
     if environment is not None and environment.torch is not None and environment.torch.cuda:

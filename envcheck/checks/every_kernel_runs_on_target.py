@@ -53,23 +53,23 @@ def _judge(file: DeviceFile, question: Question) -> Finding:
     name = file.path.rpartition("/")[2]
     if _DISPATCHING.match(name):
         return CHECK.finding(
-            file.path, Status.PASS, "chooses among kernels for single SMs by design", kernels=()
+            file.path, Status.PASS, "chooses among kernels for single SMs by design"
         )
     if any(part.kernels is None for part in file.containers if part.has_kernels):
         return CHECK.skip(file.path, "too much code to name every kernel")
     lacking = _lacking(file, question)
     if not lacking:
-        return CHECK.finding(
-            file.path, Status.PASS, "every kernel has code for the card", kernels=()
-        )
+        return CHECK.finding(file.path, Status.PASS, "every kernel has code for the card")
     shown = ", ".join(lacking[:_SHOWN]) + (", ..." if len(lacking) > _SHOWN else "")
     arch = f"{question.sm.number // 10}.{question.sm.number % 10}"
     return CHECK.finding(
-        file.path, Status.FAIL,
+        file.path,
+        Status.FAIL,
         f"{len(lacking)} kernel(s) without code for {question.sm}, though the file has some: {shown}",
         remedy=f"rebuild all of its sources with TORCH_CUDA_ARCH_LIST={arch}",
-        domain=Domain.KERNEL, kernels=tuple(lacking[:_MAX_EVIDENCE]), count=len(lacking),
-    )  # fmt: skip
+        domain=Domain.KERNEL,
+        evidence={"kernels": tuple(lacking[:_MAX_EVIDENCE]), "count": len(lacking)},
+    )
 
 
 def _lacking(file: DeviceFile, question: Question) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
-from envcheck.core.model import Finding, Status
+from envcheck.core.model import Finding, Json, Status
 from envcheck.core.sm import Sm, ptx_fits, sass_runs_on
 from envcheck.core.torch_releases import install_command
 
@@ -20,33 +20,47 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("torch", "PyTorch is not installed in what was looked at")
         return
     subject, sm = f"torch {torch.version}", question.sm
-    evidence = {"cuda": torch.cuda, "arch_list": torch.arch_list, "cxx11_abi": torch.cxx11_abi}
+    facts: dict[str, Json] = {
+        "cuda": torch.cuda,
+        "arch_list": torch.arch_list,
+        "cxx11_abi": torch.cxx11_abi,
+    }
     fix = install_command(sm)
     if torch.cuda is None:
         kind = f"for AMD (HIP {torch.hip})" if torch.hip else "CPU-only"
-        yield CHECK.finding(subject, Status.FAIL, f"this build is {kind}: it has no CUDA code",
-                            remedy=fix, mode="none", reason="no-cuda-build", **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.FAIL,
+            f"this build is {kind}: it has no CUDA code",
+            remedy=fix,
+            evidence={"mode": "none", "reason": "no-cuda-build", **facts},
+        )
         return
     library = next((f for f in question.inventory.files if f.path.endswith(_LIBRARY)), None)
     if library is None or library.problem is not None:
-        yield CHECK.finding(subject, Status.ERROR, f"{_LIBRARY} is missing or unreadable",
-                            remedy="pip install --force-reinstall torch", **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.ERROR,
+            f"{_LIBRARY} is missing or unreadable",
+            remedy="pip install --force-reinstall torch",
+            evidence=facts,
+        )
         return
     found = coverage.of_file(library, sm, question.driver)
+    evidence = {"mode": found.mode, "reason": found.reason, **facts}
     held = (*coverage.codes(library, "sass"), *coverage.codes(library, "ptx"))
     if found.mode == coverage.NONE:
         portable = [s for s in held if not s.suffix]
         age = _age(portable, sm)
         message = f"{age}: {found.message}"
-        yield CHECK.finding(subject, Status.FAIL, message, remedy=fix, mode="none",
-                            reason=found.reason, **evidence)  # fmt: skip
+        yield CHECK.finding(subject, Status.FAIL, message, remedy=fix, evidence=evidence)
     elif torch.arch_list and not _listed(torch.arch_list, sm):
         message = "its libraries have code for the card, but its own list does not: it will warn"
-        yield CHECK.finding(subject, Status.WARN, message, mode=found.mode,
-                            reason=found.reason, **evidence)  # fmt: skip
+        yield CHECK.finding(subject, Status.WARN, message, evidence=evidence)
     else:
-        yield CHECK.finding(subject, Status.PASS, f"CUDA {torch.cuda}: {found.message}",
-                            mode=found.mode, reason=found.reason, **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject, Status.PASS, f"CUDA {torch.cuda}: {found.message}", evidence=evidence
+        )
 
 
 def _age(held: list[Sm], sm: Sm) -> str:

@@ -26,9 +26,13 @@ def _run(question: Question) -> Iterator[Finding]:
     code = Sm(question.sm.number, "a" if question.sm.number >= 90 else "")
     assembler = _choose(triton, question.sm)
     if assembler is None or assembler.version is None:
-        yield CHECK.finding(subject, Status.WARN, "its bundled ptxas is missing or unknown",
-                            remedy="pip install --force-reinstall triton",
-                            target=str(code))  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.WARN,
+            "its bundled ptxas is missing or unknown",
+            remedy="pip install --force-reinstall triton",
+            evidence={"target": str(code)},
+        )
         return
     first = cuda.FIRST_CUDA.get(str(code))
     evidence = {"assembler": assembler.name, "version": assembler.version, "target": str(code)}
@@ -36,15 +40,21 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip(subject, f"which ptxas is the first to know {code} is not known here")
     elif cuda.parse_version(assembler.version) >= first:
         message = f"its {assembler.name} {assembler.version} knows {code}"
-        yield CHECK.finding(subject, Status.PASS, message, **evidence)
+        yield CHECK.finding(subject, Status.PASS, message, evidence=evidence)
     else:
         need = ".".join(map(str, first))
         message = (
             f"its {assembler.name} {assembler.version} does not know {code} (first in CUDA "
             f"{need}): torch.compile and Triton kernels cannot be compiled"
         )
-        yield CHECK.finding(subject, Status.FAIL, message, remedy=_remedy(question.sm),
-                            domain=Domain.PACKAGE, **evidence)  # fmt: skip
+        yield CHECK.finding(
+            subject,
+            Status.FAIL,
+            message,
+            remedy=_remedy(question.sm),
+            domain=Domain.PACKAGE,
+            evidence=evidence,
+        )
 
 
 def _choose(triton: Triton, sm: Sm) -> Assembler | None:

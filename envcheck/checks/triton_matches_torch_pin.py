@@ -18,16 +18,22 @@ def _run(question: Question) -> Iterator[Finding]:
     if torch is None:
         yield CHECK.skip("triton", "PyTorch is not installed in what was looked at")
         return
-    pin = _pin(torch)
+    pin = _pin(torch, environment.python if environment is not None else "3")
     if pin is None:
         yield CHECK.skip("triton", f"torch {torch.version} pins no Triton")
         return
     triton = installed.get(pin.name.lower())
+    evidence = {"pin": str(pin.specifier)}
     fix = f"pip install '{pin.name}{pin.specifier}'"
     if triton is None:
-        yield CHECK.finding("triton", Status.WARN, f"absent, though torch {torch.version} needs "
-                            f"{pin.name}{pin.specifier}: torch.compile will not work",
-                            remedy=fix, pin=str(pin.specifier))  # fmt: skip
+        yield CHECK.finding(
+            "triton",
+            Status.WARN,
+            f"absent, though torch {torch.version} needs "
+            f"{pin.name}{pin.specifier}: torch.compile will not work",
+            remedy=fix,
+            evidence=evidence,
+        )
         return
     subject = f"triton {triton.version}"
     try:
@@ -35,14 +41,15 @@ def _run(question: Question) -> Iterator[Finding]:
     except InvalidVersion:
         fits = False
     if fits:
-        yield CHECK.finding(subject, Status.PASS, f"what torch {torch.version} pins",
-                            pin=str(pin.specifier))  # fmt: skip
+        yield CHECK.finding(
+            subject, Status.PASS, f"what torch {torch.version} pins", evidence=evidence
+        )
     else:
         message = f"torch {torch.version} pins {pin.name}{pin.specifier}"
-        yield CHECK.finding(subject, Status.FAIL, message, remedy=fix, pin=str(pin.specifier))
+        yield CHECK.finding(subject, Status.FAIL, message, remedy=fix, evidence=evidence)
 
 
-def _pin(torch: Distribution) -> Requirement | None:
+def _pin(torch: Distribution, python: str) -> Requirement | None:
     """Return torch's requirement on Triton for Linux, None when it has none."""
     for line in torch.requires:
         try:
@@ -51,7 +58,12 @@ def _pin(torch: Distribution) -> Requirement | None:
             continue
         marker = requirement.marker
         applies = marker is None or marker.evaluate(
-            {"platform_system": "Linux", "platform_machine": "x86_64", "extra": ""}
+            {
+                "platform_system": "Linux",
+                "extra": "",
+                "python_full_version": python,
+                "python_version": ".".join(python.split(".")[:2]),
+            }
         )
         if requirement.name.lower() in ("triton", "pytorch-triton") and applies:
             return requirement

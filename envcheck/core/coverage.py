@@ -58,8 +58,9 @@ def loadable(file: DeviceFile, container: Container) -> tuple[Code, ...]:
 
 def codes(file: DeviceFile, kind: str) -> tuple[Sm, ...]:
     """Return the SMs of all usable entries of one kind, sorted, each once."""
-    found = {Sm.parse(c.sm) for part in file.containers for c in loadable(file, part)
-             if c.kind == kind}  # fmt: skip
+    found = {
+        Sm.parse(c.sm) for part in file.containers for c in loadable(file, part) if c.kind == kind
+    }
     return tuple(sorted(found))
 
 
@@ -80,9 +81,12 @@ def of_codes(usable: list[Code], target: Sm, driver: Version | None) -> Coverage
     if native:
         best = max(native, key=lambda sm: (sm.number == target.number, sm))
         reason = (
-            "exact" if best.silicon == target.silicon
-            else "family" if best.suffix == "f" else "same-major"
-        )  # fmt: skip
+            "exact"
+            if best.silicon == target.silicon
+            else "family"
+            if best.suffix == "f"
+            else "same-major"
+        )
         return Coverage(mode=NATIVE, reason=reason, message=_say(reason, best, target))
     fitting = [c for c in usable if c.kind == "ptx" and ptx_fits(Sm.parse(c.sm), target)]
     if fitting:
@@ -106,12 +110,8 @@ def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage
         code = Sm.parse(oldest.sm).virtual
         message = _REASONS["ptx-jit"].format(code=code, target=target)
         return Coverage(mode=JIT, reason="ptx-jit", message=message, least_driver=least)
-    message = _REASONS["ptx-newer-than-driver"].format(
-        target=target, isa=oldest.isa, driver=newest
-    )
-    return Coverage(
-        mode=NONE, reason="ptx-newer-than-driver", message=message, least_driver=least
-    )
+    message = _REASONS["ptx-newer-than-driver"].format(target=target, isa=oldest.isa, driver=newest)
+    return Coverage(mode=NONE, reason="ptx-newer-than-driver", message=message, least_driver=least)
 
 
 def _missing(usable: list[Code], target: Sm) -> Coverage:
@@ -121,8 +121,11 @@ def _missing(usable: list[Code], target: Sm) -> Coverage:
             near = [s for s in _sms(usable, kind) if s.suffix == suffix and fits(s.plain, target)]
             if near:
                 return _none(reason, target, max(near))
-    same = [s for s in _sms(usable, "sass") if s.major == target.major and not s.suffix
-            and s.silicon <= target.silicon]  # fmt: skip
+    same = [
+        s
+        for s in _sms(usable, "sass")
+        if s.major == target.major and not s.suffix and s.silicon <= target.silicon
+    ]
     if same and ({s.silicon for s in same} | {target.silicon}) & TEGRA:
         return _none("desktop-and-tegra", target, max(same))
     holds = [*map(str, _sms(usable, "sass")), *(s.virtual for s in _sms(usable, "ptx"))]

@@ -40,15 +40,17 @@ def roles(inventory: Inventory, sm: Sm, driver: Version | None) -> dict[str, Rol
         (f.path for f in files), sm, torch.cuda if torch is not None else None, variables
     )
     covered = {f.path: coverage.of_file(f, sm, driver).mode != coverage.NONE for f in files}
-    return {
-        f.path: _role(f, inventory, sm, picked.get(f.path), picked, covered) for f in files
-    }
+    return {f.path: _role(f, inventory, sm, picked.get(f.path), picked, covered) for f in files}
 
 
 def _role(
-    file: DeviceFile, inventory: Inventory, sm: Sm, choice: selection.Choice | None,
-    picked: Mapping[str, selection.Choice], covered: Mapping[str, bool],
-) -> Role:  # fmt: skip
+    file: DeviceFile,
+    inventory: Inventory,
+    sm: Sm,
+    choice: selection.Choice | None,
+    picked: Mapping[str, selection.Choice],
+    covered: Mapping[str, bool],
+) -> Role:
     if choice is not None and choice.loaded is False:
         return Role(required=False, loaded=False, why=choice.why)
     if choice is not None and choice.loaded is None:
@@ -68,9 +70,7 @@ def _role(
     return _DECIDES
 
 
-def _optional(
-    file: DeviceFile, inventory: Inventory, sm: Sm, covered: Mapping[str, bool]
-) -> bool:
+def _optional(file: DeviceFile, inventory: Inventory, sm: Sm, covered: Mapping[str, bool]) -> bool:
     """Say whether a file is a package's extra for newer or other cards than this one.
 
     Code for older cards only is stale, not optional. Files that stand alone always decide:

@@ -18,8 +18,8 @@ from envcheck.guest.elf import Buffer, Elf, Malformed
 _ABI_7, _ABI_8 = 7, 8
 _ATTRIBUTE_ACCELERATOR_TARGET = 9
 _ARCH_NOTE = re.compile(rb"-arch\s+sm_(\d{2,3})([af]?)\b")
-_PTX_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
-_PTX_TARGET = re.compile(r"^\s*\.target\s+(sm_\d{2,3}[af]?)\b", re.MULTILINE)
+_PTX_VERSION = re.compile(r"(?<![\w.])\.version\s+(\d{1,3})\.(\d{1,3})\b")
+_PTX_TARGET = re.compile(r"(?<![\w.])\.target\s+(sm_\d{2,3}[af]?)\b")
 _PTX_ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 

@@ -37,14 +37,12 @@ _HEAD = 1 << 16
 
 def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
     """Read one file; what is malformed becomes the file's `problem`, not an exception."""
-    found: list[tuple[str, tuple[Entry, ...]]] = []
     facts = DeviceFile(path=path, format="other", size=len(buffer))
     packed: tuple[Container, ...] = ()
     problem = None
     try:
         facts = _identify(buffer, facts)
-        for pair in _find(buffer, facts.format):
-            found.append(pair)
+        found = list(_find(buffer, facts.format))
         packed = facts.containers or _group(buffer, found, inflate)
     except Malformed as error:
         problem = str(error)
@@ -54,9 +52,14 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
     elif not any(c.has_kernels for c in packed) and packed and not problem:
         skipped = "only a link stub without kernels"
     return DeviceFile(
-        path=path, format=facts.format, size=facts.size, containers=packed,
-        cudart=facts.cudart, skipped=skipped, problem=problem,
-    )  # fmt: skip
+        path=path,
+        format=facts.format,
+        size=facts.size,
+        containers=packed,
+        cudart=facts.cudart,
+        skipped=skipped,
+        problem=problem,
+    )
 
 
 def _identify(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
@@ -119,9 +122,7 @@ def _find(buffer: Buffer, form: str) -> Iterator[tuple[str, tuple[Entry, ...]]]:
         yield from _find_in_elf(buffer, 0, len(buffer))
 
 
-def _find_in_elf(
-    buffer: Buffer, start: int, size: int
-) -> Iterator[tuple[str, tuple[Entry, ...]]]:
+def _find_in_elf(buffer: Buffer, start: int, size: int) -> Iterator[tuple[str, tuple[Entry, ...]]]:
     image = elf.read(buffer, start, size)
     places = [(s.name, *image.content(s)) for s in image.sections if s.name in _SECTIONS]
     if not image.sections:
@@ -165,9 +166,14 @@ def _spokesman(entries: Iterable[Entry]) -> Entry | None:
 
 
 def _container(
-    buffer: Buffer, section: str, code: tuple[Code, ...], entries: list[Entry | None],
-    inflate: Inflate, *, named: bool,
-) -> Container:  # fmt: skip
+    buffer: Buffer,
+    section: str,
+    code: tuple[Code, ...],
+    entries: list[Entry | None],
+    inflate: Inflate,
+    *,
+    named: bool,
+) -> Container:
     known = [e for e in entries if e is not None]
     names: set[str] = set()
     if named:
@@ -179,9 +185,12 @@ def _container(
             _kernels(buffer, e, inflate) for e in known
         )
     return Container(
-        section=section, code=code, count=len(entries), has_kernels=has,
+        section=section,
+        code=code,
+        count=len(entries),
+        has_kernels=has,
         kernels=tuple(sorted(names)) if named else None,
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import mmap
 import struct
 from dataclasses import dataclass
-from typing import Union
 
-Buffer = Union[bytes, mmap.mmap]
+Buffer = bytes | mmap.mmap
 
 MAGIC = b"\x7fELF"
 EM_CUDA = 190
@@ -85,12 +84,16 @@ def read(buffer: Buffer, start: int = 0, size: int | None = None) -> Elf:
     if wide and end - start < 64:
         message = f"ELF header: file ends after {end - start} bytes"
         raise Malformed(message)
-    head = struct.unpack_from(endian + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"), buffer, start + 16)
+    head = struct.unpack_from(
+        endian + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"), buffer, start + 16
+    )
     kind, machine, _, _, _, offset, flags, _, _, _, entry, count, names = head
     abi = buffer[start + 8]
     sections: tuple[Section, ...] = ()
     if offset:
-        table = _Table(buffer, start, end, wide, endian, offset, entry)
+        table = _Table(
+            buffer, start=start, end=end, wide=wide, endian=endian, offset=offset, entry=entry
+        )
         sections = table.read(count, names)
     bits = 64 if wide else 32
     return Elf(kind, machine, flags, abi, bits, endian, start, end, sections)
@@ -100,7 +103,15 @@ class _Table:
     """The section header table of one ELF image."""
 
     def __init__(
-        self, buffer: Buffer, start: int, end: int, wide: bool, endian: str, offset: int, entry: int
+        self,
+        buffer: Buffer,
+        *,
+        start: int,
+        end: int,
+        wide: bool,
+        endian: str,
+        offset: int,
+        entry: int,
     ) -> None:
         self.buffer, self.start, self.end = buffer, start, end
         self.layout = struct.Struct(endian + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))

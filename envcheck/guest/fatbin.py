@@ -101,4 +101,6 @@ def _code(kind: int, number: int, flags: int, major: int, minor: int, at: int) -
         raise Malformed(message)
     suffix = "a" if flags & _FLAG_A else "f" if flags & _FLAG_F else ""
     name = _KINDS.get(kind, f"kind-{kind:#x}")
-    return Code(kind=name, sm=str(Sm(number, suffix)), isa=f"{major}.{minor}" if kind == 1 else None)
+    return Code(
+        kind=name, sm=str(Sm(number, suffix)), isa=f"{major}.{minor}" if kind == 1 else None
+    )

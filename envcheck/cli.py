@@ -1,0 +1,176 @@
+"""The command line: parse at the door, call the pipeline, print, return the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from envcheck import __version__, targets
+from envcheck.core import cuda
+from envcheck.core.cuda import Version
+from envcheck.core.model import Target
+from envcheck.errors import UsageError
+
+_EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
+verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
+11 inconclusive, 12 signature or digest does not verify"""
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    # Imported when help is printed, so that other commands do not pay for it.
+    from rich_argparse import RichHelpFormatter
+
+    return RichHelpFormatter(prog)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, remedy=f"{self.prog} --help")
+
+
+def _target(text: str) -> Target:
+    try:
+        return targets.resolve(text)
+    except UsageError as error:
+        message = f"{error.message} ({error.remedy})"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _driver(text: str) -> Version:
+    try:
+        return cuda.parse_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    common = _Parser(add_help=False, formatter_class=_formatter)
+    common.add_argument("-q", "--quiet", action="store_true", help="only the verdict, no progress")
+    common.add_argument("-v", "--verbose", action="store_true", help="every finding")
+    form = _Parser(add_help=False, formatter_class=_formatter)
+    form.add_argument(
+        "--format", choices=("text", "json"), default="text", help="json prints only JSON on stdout"
+    )
+    judged = _Parser(add_help=False, formatter_class=_formatter)
+    judged.add_argument(
+        "--arch",
+        action="append",
+        required=True,
+        type=_target,
+        metavar="NAME",
+        help="architecture, card or sm_NN to judge for; may be repeated",
+    )
+    judged.add_argument(
+        "--driver",
+        type=_driver,
+        metavar="VERSION",
+        help="NVIDIA driver to judge for, such as 580.65.06",
+    )
+    parser = _Parser(
+        prog="envcheck",
+        formatter_class=_formatter,
+        epilog=_EPILOG,
+        description="Will this environment work on that GPU?",
+    )
+    parser.add_argument("--version", action="version", version=f"envcheck {__version__}")
+    add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="envcheck")
+
+    def command(name: str, text: str, parents: list[_Parser]) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = add.add_parser(
+            name,
+            help=text,
+            description=text,
+            parents=parents,
+            formatter_class=_formatter,
+            epilog=_EPILOG,
+        )
+        return made
+
+    command("targets", "List the known architectures and cards.", [form])
+    one = command(
+        "scan",
+        "Judge files, directories, wheels and archives by their bytes; nothing is run or imported.",
+        [common, form, judged],
+    )
+    one.add_argument("paths", nargs="+", metavar="PATH")
+    one.add_argument(
+        "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"
+    )
+    one = command(
+        "check",
+        "Judge the environment of a Python interpreter; nothing in it is imported.",
+        [common, form, judged],
+    )
+    one.add_argument(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="interpreter or venv to look at (default: this one)",
+    )
+    one.add_argument(
+        "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"
+    )
+    one.add_argument("--sign", type=Path, metavar="KEY", help="sign the manifest with this key")
+    one.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where the manifest goes; a folder with several --arch",
+    )
+    one = command(
+        "judge",
+        "Judge a saved inventory again, for another target or driver.",
+        [common, form, judged],
+    )
+    one.add_argument("inventory", type=Path, metavar="INVENTORY")
+    one = command(
+        "keygen",
+        "Make an Ed25519 key pair; ENVCHECK_PASSPHRASE or --passphrase encrypts it.",
+        [common],
+    )
+    one.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="KEY.pem",
+        help="private key; the public one gets the suffix .pub",
+    )
+    one.add_argument("--passphrase", action="store_true", help="ask for a passphrase")
+    one = command(
+        "verify",
+        "Verify a manifest offline and print what was signed. Exit code 0 says "
+        "that it is authentic, not that it says compatible.",
+        [common, form],
+    )
+    one.add_argument("manifest", type=Path, metavar="MANIFEST")
+    one.add_argument(
+        "--key",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="KEY.pub",
+        help="public key that may have signed; may be repeated",
+    )
+    one.add_argument(
+        "--save-inventory",
+        type=Path,
+        metavar="FILE",
+        help="write the signed facts, for `envcheck judge`",
+    )
+    one = command("explain", "Say what a check claims, how it looks, and what to do.", [])
+    one.add_argument("check", nargs="?", metavar="CHECK-ID", help="without it: list all checks")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; raises EnvcheckError for everything that is no verdict."""
+    options = build_parser().parse_args(argv)
+    from envcheck.commands import COMMANDS
+
+    return COMMANDS[options.command](options)

@@ -1,0 +1,1 @@
+"""Where an environment lives, and how the guest is started in it."""

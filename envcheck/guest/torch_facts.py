@@ -1,0 +1,97 @@
+"""What PyTorch and Triton say of themselves in their files; neither is imported."""
+
+from __future__ import annotations
+
+import ast
+import mmap
+import os
+import re
+
+from envcheck.core.model import Assembler, Torch, Triton
+
+_ARCH_LIST = re.compile(rb"(?:sm_\d{2,3}[af]? )+(?:sm|compute)_\d{2,3}[af]?(?=[\0 ])[^\0]*")
+_RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+), V[\d.]+")
+# c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&), exported
+# by libc10.so under one of two names; which one tells the C++ ABI that torch was built with.
+_OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs\0"
+_CXX11_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_string"
+_MAX_SOURCE = 1 << 20
+
+
+def read_torch(site: str) -> Torch | None:
+    """Read the PyTorch in a site directory, None when there is none."""
+    values = _constants(os.path.join(site, "torch", "version.py"))
+    version = values.get("__version__")
+    if version is None:
+        return None
+    return Torch(
+        version=version,
+        cuda=values.get("cuda"),
+        hip=values.get("hip"),
+        arch_list=_arch_list(os.path.join(site, "torch", "lib", "libtorch_python.so")),
+        cxx11_abi=_cxx11_abi(os.path.join(site, "torch", "lib", "libc10.so")),
+    )
+
+
+def read_triton(site: str, version: str) -> Triton | None:
+    """Read the Triton in a site directory, None when there is none."""
+    folder = os.path.join(site, "triton", "backends", "nvidia", "bin")
+    if not os.path.isdir(os.path.join(site, "triton")):
+        return None
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return Triton(
+        version=version,
+        assemblers=tuple(
+            Assembler(name=name, version=_release(os.path.join(folder, name)))
+            for name in names
+            if name.startswith("ptxas")
+        ),
+    )
+
+
+def _constants(path: str) -> dict[str, str]:
+    """Return the string constants that a module assigns, without running it."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            tree = ast.parse(handle.read(_MAX_SOURCE))
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            found.update({t.id: value.value for t in targets if isinstance(t, ast.Name)})
+    return found
+
+
+def _search(path: str, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    try:
+        with open(path, "rb") as handle:
+            view = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
+    except (OSError, ValueError):
+        return None
+    return pattern.search(view)
+
+
+def _arch_list(path: str) -> tuple[str, ...]:
+    match = _search(path, _ARCH_LIST)
+    words = match[0].decode("ascii", "replace").split() if match is not None else []
+    return tuple(w for w in words if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", w))
+
+
+def _cxx11_abi(path: str) -> bool | None:
+    if _search(path, re.compile(re.escape(_CXX11_ABI))) is not None:
+        return True
+    if _search(path, re.compile(re.escape(_OLD_ABI))) is not None:
+        return False
+    return None
+
+
+def _release(path: str) -> str | None:
+    match = _search(path, _RELEASE)
+    return None if match is None else match[1].decode()

@@ -1,0 +1,1 @@
+"""How reports look. Only these modules and the command line print."""
