@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 
 from envcheck.core.model import DeviceFile, Inventory
-from envcheck.engine import local
 from envcheck.guest import device_code
 from envcheck.inflate import inflate
 from envcheck.sources import read_paths
@@ -28,6 +27,8 @@ def collect(python: str, progress: Progress, announce: Callable[[int], None]) ->
 
     `announce` is told the total bytes before the first file is read.
     """
+    from envcheck.engine import local
+
     collected = local.collect(local.resolve(python))
     sizes = {place.absolute: _size(place.absolute) for place in collected.places}
     announce(sum(sizes.values()))
@@ -47,6 +48,10 @@ def _size(path: str) -> int:
 
 def _read(absolute: str, path: str) -> DeviceFile:
     """Read one file of an environment; what cannot be read is a problem of that file."""
+    if path.endswith((".a", ".o")):
+        # Opened by linkers, not by jobs; a scan of the file itself does read it.
+        size = _size(absolute)
+        return DeviceFile(path=path, format="other", size=size, skipped="a linker's input")
     try:
         with open(absolute, "rb", buffering=0) as handle:
             if os.fstat(handle.fileno()).st_size == 0:

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
+from envcheck.core.dispatching import dispatches
 from envcheck.core.model import DeviceFile, Domain, Finding, Status
 from envcheck.core.roles import roles
 
-# NVIDIA's own libraries carry kernels for one SM each by design and choose among them at run
-# time. Seen in cuBLAS 12.4 and 13.1, cuDNN 9.1 to 9.24, cuSPARSE, cuSPARSELt, cuSOLVER, NCCL.
-_DISPATCHING = re.compile(
-    r"lib(cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nccl|nvshmem|npp|nvjpeg|cutensor"
-    r"|cudss|nvinfer|cufile|nvrtc|nvJitLink)"
-)
 # An architecture in a kernel's name is a variant of the same function for another card.
 _ARCHITECTURE = re.compile(
     r"(?i)(sm_?|cutlass_?|compute_?)\d{2,3}[af]?|maxwell|pascal|volta|turing|ampere|ada|hopper"
@@ -40,22 +35,17 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _differs(file: DeviceFile) -> bool:
-    """Say whether the file's containers hold portable code for different SMs."""
-    scopes = {
-        frozenset(c for c in part.code if c.kind in ("sass", "ptx") and c.sm[-1] not in "af")
-        for part in file.containers
-        if part.has_kernels
-    }
-    return len(scopes - {frozenset()}) > 1
+    """Say whether the file's containers reach different cards with portable code."""
+    reached = {coverage.reach(coverage.loadable(file, part)) for part in file.containers}
+    return len(reached - {frozenset()}) > 1
 
 
 def _judge(file: DeviceFile, question: Question) -> Finding:
-    name = file.path.rpartition("/")[2]
-    if _DISPATCHING.match(name):
+    if dispatches(file.path):
         return CHECK.finding(
             file.path, Status.PASS, "chooses among kernels for single SMs by design"
         )
-    if any(part.kernels is None for part in file.containers if part.has_kernels):
+    if any(part.kernels is None for part in file.containers if part.has_code):
         return CHECK.skip(file.path, "too much code to name every kernel")
     lacking = _lacking(file, question)
     if not lacking:
@@ -79,7 +69,9 @@ def _lacking(file: DeviceFile, question: Question) -> list[str]:
     for part in file.containers:
         usable = list(coverage.loadable(file, part))
         runs = coverage.of_codes(usable, question.sm, question.driver).mode != coverage.NONE
-        portable = any(c.sm[-1] not in "af" for c in usable)
+        # What stands in __nv_relfatbin of a linked file was input of the linker.
+        image = part.section != "__nv_relfatbin" or file.format in ("object", "archive")
+        portable = image and any(c.sm[-1] not in "af" for c in usable)
         for kernel in part.kernels or ():
             variant = _ARCHITECTURE.sub("*", kernel)
             if runs:

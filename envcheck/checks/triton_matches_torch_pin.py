@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion
+from typing import TYPE_CHECKING
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.model import Distribution, Finding, Status
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -36,6 +37,8 @@ def _run(question: Question) -> Iterator[Finding]:
         )
         return
     subject = f"triton {triton.version}"
+    from packaging.version import InvalidVersion
+
     try:
         fits = pin.specifier.contains(triton.version, prereleases=True)
     except InvalidVersion:
@@ -51,6 +54,8 @@ def _run(question: Question) -> Iterator[Finding]:
 
 def _pin(torch: Distribution, python: str) -> Requirement | None:
     """Return torch's requirement on Triton for Linux, None when it has none."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     for line in torch.requires:
         try:
             requirement = Requirement(line)

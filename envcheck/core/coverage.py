@@ -8,11 +8,12 @@ the driver links and compiles it when the linked image has no match (measured on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from envcheck.core import cuda
 from envcheck.core.cuda import Version
 from envcheck.core.model import Code, Container, DeviceFile
-from envcheck.core.sm import TEGRA, Sm, ptx_fits, sass_runs_on
+from envcheck.core.sm import KNOWN, TEGRA, Sm, ptx_fits, sass_runs_on
 
 NATIVE, JIT, NONE = "native", "jit", "none"
 
@@ -45,14 +46,30 @@ class Coverage:
 
 def loadable(file: DeviceFile, container: Container) -> tuple[Code, ...]:
     """Return the entries of a container that a driver could use."""
-    if not container.has_kernels:
+    if not container.has_code:
         return ()
-    linked = file.format in ("shared-object", "executable")
-    return tuple(
-        c
-        for c in container.code
-        if c.kind == "ptx"
-        or (c.kind == "sass" and not (linked and container.section == "__nv_relfatbin"))
+    return usable_code(file.format, container.section, container.code)
+
+
+def usable_code(form: str, section: str, code: tuple[Code, ...]) -> tuple[Code, ...]:
+    """Return those of a container's entries that a driver could use, in a file of that format."""
+    linked = form in ("shared-object", "executable") and section == "__nv_relfatbin"
+    return tuple(c for c in code if c.kind == "ptx" or (c.kind == "sass" and not linked))
+
+
+@lru_cache(maxsize=4096)
+def reach(usable: tuple[Code, ...]) -> frozenset[int]:
+    """Return the known SMs that portable code of a container reaches, native or by JIT.
+
+    Code for one SM or family only is left out: it is specific by design.
+    """
+    portable = [(c.kind, Sm.parse(c.sm)) for c in usable if c.sm[-1] not in "af"]
+    return frozenset(
+        number
+        for number in KNOWN
+        if any(
+            (sass_runs_on if kind == "sass" else ptx_fits)(sm, Sm(number)) for kind, sm in portable
+        )
     )
 
 

@@ -92,10 +92,11 @@ class Container:
     code: tuple[Code, ...]
     count: int = 1
     """How many containers of the file look like this one."""
-    has_kernels: bool = True
-    """False for link stubs and data-only code, which no verdict may rest on."""
+    has_code: bool = True
+    """False for link stubs and pure data, on which no verdict may rest."""
     kernels: tuple[str, ...] | None = None
-    """Mangled kernel names, None where they were not read (all containers alike, or too many)."""
+    """Functions that are kernels, without template arguments; None where they were not read
+    (all containers alike, or too many)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

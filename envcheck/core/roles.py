@@ -10,7 +10,6 @@ from envcheck.core.cuda import Version
 from envcheck.core.model import DeviceFile, Inventory
 from envcheck.core.sm import Sm
 
-_LINK_TIME = ("archive", "object")
 _LOOSE = ("cubin", "fatbin", "ptx")
 
 
@@ -40,13 +39,12 @@ def roles(inventory: Inventory, sm: Sm, driver: Version | None) -> dict[str, Rol
         (f.path for f in files), sm, torch.cuda if torch is not None else None, variables
     )
     covered = {f.path: coverage.of_file(f, sm, driver).mode != coverage.NONE for f in files}
-    return {f.path: _role(f, inventory, sm, picked.get(f.path), picked, covered) for f in files}
+    return {f.path: _role(f, inventory, picked.get(f.path), picked, covered) for f in files}
 
 
 def _role(
     file: DeviceFile,
     inventory: Inventory,
-    sm: Sm,
     choice: selection.Choice | None,
     picked: Mapping[str, selection.Choice],
     covered: Mapping[str, bool],
@@ -59,27 +57,27 @@ def _role(
             return Role(required=False, loaded=True, why=choice.why, alternative=True)
         return Role(required=True, loaded=True, why="", alternative=True)
     if inventory.source == "environment":
-        if file.format in _LINK_TIME:
-            return Role(required=False, loaded=False, why="a linker's input, not loaded by a job")
         if file.format in _LOOSE and not covered[file.path]:
             why = "one of a set of loose kernels, of which its package picks by SM"
             return Role(required=False, loaded=False, why=why)
-    if not covered[file.path] and _optional(file, inventory, sm, covered):
+    if not covered[file.path] and _optional(file, inventory, covered):
         why = "optional part of its package for other cards; the package has code for this one"
         return Role(required=False, loaded=True, why=why)
     return _DECIDES
 
 
-def _optional(file: DeviceFile, inventory: Inventory, sm: Sm, covered: Mapping[str, bool]) -> bool:
-    """Say whether a file is a package's extra for newer or other cards than this one.
+def _optional(file: DeviceFile, inventory: Inventory, covered: Mapping[str, bool]) -> bool:
+    """Say whether a file is a package's extra for other cards than this one.
 
-    Code for older cards only is stale, not optional. Files that stand alone always decide:
-    this holds inside an installed package or a wheel, beside a file that does run.
+    That is code for single SMs or families only, or a part that its package builds for newer
+    cards alone. Other files always decide, and so does every file that stands alone: this
+    holds inside an installed package or a wheel, beside a file that does run.
     """
     if inventory.source != "environment" and ".whl!/" not in file.path:
         return False
     held = (*coverage.codes(file, "sass"), *coverage.codes(file, "ptx"))
-    if not held or not all(s.suffix or s.silicon > sm.silicon for s in held):
-        return False
+    special = bool(held) and all(s.suffix for s in held)
     folder = file.path.rpartition("/")[0]
-    return any(ok and path.rpartition("/")[0] == folder for path, ok in covered.items())
+    return (special or selection.is_optional(file.path)) and any(
+        ok and path.rpartition("/")[0] == folder for path, ok in covered.items()
+    )

@@ -23,6 +23,13 @@ _BITSANDBYTES = re.compile(
 _SGL_KERNEL = re.compile(r"(?P<root>.*\bsgl_kernel)/(?P<folder>sm90|sm100)/common_ops\.[\w.-]+")
 # tiny-cuda-nn bindings/torch/tinycudann/modules.py: the highest _NN_C not above the card.
 _TINYCUDANN = re.compile(r"(?P<root>.*\btinycudann_bindings)/_(?P<number>\d+)_C\.[\w.-]+")
+# torchao setup.py of 0.18: MXFP8 kernels are an extension of their own, built for sm_100 alone.
+_OPTIONAL = re.compile(r".*\btorchao/_C_mxfp8\.[\w.-]+")
+
+
+def is_optional(path: str) -> bool:
+    """Say whether a file is a part of its package that is made for newer cards alone."""
+    return _OPTIONAL.fullmatch(path) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,12 @@ TEGRA = frozenset({53, 62, 72, 87, 88, 110})
 # Which SMs one `f` target serves, from the pairs that ptxas 13.5 accepts.
 FAMILIES = (frozenset({100, 103, 107}), frozenset({110}), frozenset({120, 121}))
 
+# Every SM number that a released toolkit knows, from sm_50 on (ptxas 11.7 to 13.5).
+KNOWN = (
+    *(50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90),
+    *(100, 103, 107, 110, 120, 121),
+)
+
 # Thor's sm_101 was renamed sm_110 in CUDA 13.0; both names mean the same silicon.
 _RENAMED = {101: 110}
 

@@ -98,11 +98,10 @@ def _walk(folder: str, inner: list[str]) -> Iterator[str]:
             f for f in folders if f not in _SKIPPED_FOLDERS and os.path.join(where, f) not in inner
         )
         for name in sorted(names):
+            if not distributions.is_compiled(name):
+                continue
             path = os.path.join(where, name)
-            link = os.path.islink(path)
-            if distributions.is_compiled(name) and not (
-                link and os.path.realpath(path).startswith(folder + os.sep)
-            ):
+            if not os.path.islink(path) or not os.path.realpath(path).startswith(folder + os.sep):
                 yield path
 
 

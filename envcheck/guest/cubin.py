@@ -17,10 +17,13 @@ from envcheck.guest.elf import Buffer, Elf, Malformed
 
 _ABI_7, _ABI_8 = 7, 8
 _ATTRIBUTE_ACCELERATOR_TARGET = 9
+_SHT_SYMTAB, _STT_FUNC, _STO_CUDA_ENTRY = 2, 2, 0x10
+_SYMBOL = struct.Struct("<IBBH16x")  # name, info, other, section index; value and size unread
 _ARCH_NOTE = re.compile(rb"-arch\s+sm_(\d{2,3})([af]?)\b")
 _PTX_VERSION = re.compile(r"(?<![\w.])\.version\s+(\d{1,3})\.(\d{1,3})\b")
 _PTX_TARGET = re.compile(r"(?<![\w.])\.target\s+(sm_\d{2,3}[af]?)\b")
 _PTX_ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
+_PTX_FUNCTION = re.compile(rb"\.(entry|func)\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -67,9 +70,38 @@ def _accelerator_target(buffer: Buffer, elf: Elf) -> bool:
     return False
 
 
-def cubin_kernels(elf: Elf) -> tuple[str, ...]:
-    """Return the mangled names of the kernels: one `.text.NAME` section each."""
-    return tuple(s.name[6:] for s in elf.sections if s.name.startswith(".text.") and s.size)
+def has_code(elf: Elf) -> bool:
+    """Say whether a cubin holds any function: a link stub has no `.text.NAME` section."""
+    return any(s.name.startswith(".text.") and s.size for s in elf.sections)
+
+
+def cubin_kernels(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
+    """Return the mangled names of the kernels; raises Malformed.
+
+    Device functions have a `.text.NAME` section too; the flag STO_CUDA_ENTRY of the symbol
+    is what makes a kernel (checked against cuobjdump's symbol listing).
+    """
+    table = next((s for s in elf.sections if s.kind == _SHT_SYMTAB), None)
+    if table is None or not 0 < table.link < len(elf.sections):
+        return ()
+    names, stop = elf.content(elf.sections[table.link])
+    begin, end = elf.content(table)
+    found = []
+    for at in range(begin, end - _SYMBOL.size + 1, _SYMBOL.size):
+        offset, info, other, section = _SYMBOL.unpack_from(buffer, at)
+        if (
+            info & 0xF == _STT_FUNC
+            and other & _STO_CUDA_ENTRY
+            and section
+            and names + offset < stop
+        ):
+            until = buffer.find(b"\0", names + offset, stop)
+            found.append(
+                bytes(buffer[names + offset : max(until, names + offset)]).decode(
+                    "utf-8", "replace"
+                )
+            )
+    return tuple(found)
 
 
 def code_of_ptx(text: str) -> Code:
@@ -81,6 +113,11 @@ def code_of_ptx(text: str) -> Code:
         raise Malformed(message)
     isa = f"{int(version[1])}.{int(version[2])}"
     return Code(kind="ptx", sm=str(Sm.parse(target[1])), isa=isa)
+
+
+def ptx_has_code(text: bytes) -> bool:
+    """Say whether a PTX text defines any function; a stub has directives alone."""
+    return _PTX_FUNCTION.search(text) is not None
 
 
 def ptx_kernels(text: bytes) -> tuple[str, ...]:

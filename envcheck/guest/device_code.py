@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
+from envcheck.core.coverage import reach, usable_code
+from envcheck.core.dispatching import dispatches
 from envcheck.core.model import Code, Container, DeviceFile
 from envcheck.core.sm import Sm
 from envcheck.guest import archive, cubin, elf, fatbin
@@ -28,9 +30,9 @@ _CUDART = re.compile(r"libcudart\.so\.(\d+)")
 # A cubin without a kernel is at most 2.6 kB, PTX without one 70 bytes (measured over
 # torch 2.14.1 and its CUDA libraries); anything larger is not opened to find that out.
 _SMALL = 8192
-# Names are read where containers differ, up to this many unpacked bytes. Beyond it stand
-# libraries that dispatch by architecture (cuBLASLt: 2,782 containers, 5 GB unpacked).
-_MAX_NAMED = 1 << 27
+# Names are read where containers differ, up to this many unpacked bytes of one file
+# (Transformer Engine 2.20: 322 MB, vLLM 0.33: 153 MB).
+_MAX_NAMED = 1 << 30
 _MAX_UNPACKED = 1 << 28
 _HEAD = 1 << 16
 
@@ -43,14 +45,16 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
     try:
         facts = _identify(buffer, facts)
         found = list(_find(buffer, facts.format))
-        packed = facts.containers or _group(buffer, found, inflate)
+        packed = facts.containers or _group(
+            buffer, found, inflate, form=facts.format, names=not dispatches(path)
+        )
     except Malformed as error:
         problem = str(error)
     skipped = facts.skipped
     if not packed and not problem and not skipped:
         skipped = "no device code"
-    elif not any(c.has_kernels for c in packed) and packed and not problem:
-        skipped = "only a link stub without kernels"
+    elif not any(c.has_code for c in packed) and packed and not problem:
+        skipped = "only a link stub without code"
     return DeviceFile(
         path=path,
         format=facts.format,
@@ -78,8 +82,7 @@ def _identify(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
     if is_ptx(head):
         text = bytes(buffer[:]) if len(buffer) <= _MAX_UNPACKED else head
         code = cubin.code_of_ptx(text.decode("utf-8", "replace").lstrip("\ufeff"))
-        names = bool(cubin.ptx_kernels(text))
-        one = Container(section="file", code=(code,), has_kernels=names)
+        one = Container(section="file", code=(code,), has_code=cubin.ptx_has_code(text))
         return _with(facts, format="ptx", containers=(one,))
     return _with(facts, skipped="not a format that holds device code")
 
@@ -88,8 +91,7 @@ def _identify_elf(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
     image = elf.read(buffer)
     if image.machine == elf.EM_CUDA:
         code = cubin.code_of_cubin(buffer, image)
-        has = bool(cubin.cubin_kernels(image))
-        one = Container(section="file", code=(code,), has_kernels=has)
+        one = Container(section="file", code=(code,), has_code=cubin.has_code(image))
         return _with(facts, format="cubin", containers=(one,))
     name = _FORMATS.get(image.kind, "other")
     majors = [int(m[1]) for s in elf.needed(buffer, image) if (m := _CUDART.match(s))]
@@ -142,7 +144,12 @@ def _end_of_run(buffer: Buffer, at: int, end: int) -> int:
 
 
 def _group(
-    buffer: Buffer, found: list[tuple[str, tuple[Entry, ...]]], inflate: Inflate
+    buffer: Buffer,
+    found: list[tuple[str, tuple[Entry, ...]]],
+    inflate: Inflate,
+    *,
+    form: str,
+    names: bool,
 ) -> tuple[Container, ...]:
     """Take containers with the same entries together, in order of first appearance."""
     shapes: dict[tuple[str, tuple[Code, ...]], list[Entry | None]] = {}
@@ -150,8 +157,9 @@ def _group(
         code = tuple(sorted({e.code for e in entries}, key=_code_key))
         shapes.setdefault((section, code), []).append(_spokesman(entries))
     spokesmen = [e for entries in shapes.values() for e in entries if e is not None]
-    differ = len({_scope(code) for _, code in shapes} - {frozenset()}) > 1
-    named = differ and sum(e.unpacked for e in spokesmen) <= _MAX_NAMED
+    reached = {reach(usable_code(form, section, code)) for section, code in shapes}
+    differ = len(reached - {frozenset()}) > 1
+    named = names and differ and sum(e.unpacked for e in spokesmen) <= _MAX_NAMED
     return tuple(
         _container(buffer, section, code, entries, inflate, named=named)
         for (section, code), entries in shapes.items()
@@ -177,18 +185,20 @@ def _container(
     known = [e for e in entries if e is not None]
     names: set[str] = set()
     if named:
-        for entry in known:
-            names.update(map(function_name, _kernels(buffer, entry, inflate)))
-        has = bool(names)
+        images = [_unpack(buffer, entry, inflate) for entry in known]
+        has = any(_has_code(image, entry.code) for image, entry in zip(images, known, strict=True))
+        for image, entry in zip(images, known, strict=True):
+            names.update(map(function_name, _kernels(image, entry.code)))
     else:
+        # Generators: the first entry with code ends the search.
         has = any(e.unpacked > _SMALL for e in known) or any(
-            _kernels(buffer, e, inflate) for e in known
+            _has_code(_unpack(buffer, e, inflate), e.code) for e in known
         )
     return Container(
         section=section,
         code=code,
         count=len(entries),
-        has_kernels=has,
+        has_code=has,
         kernels=tuple(sorted(names)) if named else None,
     )
 
@@ -198,25 +208,27 @@ def _code_key(code: Code) -> tuple[str, Sm, str]:
     return code.kind, Sm.parse(code.sm), code.isa or ""
 
 
-def _scope(code: tuple[Code, ...]) -> frozenset[Code]:
-    """What portable code a container holds; `a` and `f` code is specific by design."""
-    return frozenset(c for c in code if c.kind in ("sass", "ptx") and c.sm[-1] not in "af")
-
-
-def _kernels(buffer: Buffer, entry: Entry, inflate: Inflate) -> tuple[str, ...]:
-    """Return the mangled names of an entry's kernels, () for a stub; raises Malformed."""
+def _unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:
+    """Return the payload of an entry, decompressed; raises Malformed."""
     if entry.unpacked > _MAX_UNPACKED:
         message = f"fatbin payload at {entry.offset}: {entry.unpacked} bytes unpacked"
         raise Malformed(message)
-    if not entry.compression and entry.code.kind == "sass":
-        return cubin.cubin_kernels(elf.read(buffer, entry.offset, entry.stored))
     payload = bytes(buffer[entry.offset : entry.offset + entry.stored])
-    if entry.compression:
-        try:
-            payload = inflate(payload, entry.compression, entry.unpacked)
-        except ValueError as error:
-            message = f"fatbin payload at {entry.offset}: {error}"
-            raise Malformed(message) from None
-    if entry.code.kind == "sass":
-        return cubin.cubin_kernels(elf.read(payload))
-    return cubin.ptx_kernels(payload)
+    if not entry.compression:
+        return payload
+    try:
+        return inflate(payload, entry.compression, entry.unpacked)
+    except ValueError as error:
+        message = f"fatbin payload at {entry.offset}: {error}"
+        raise Malformed(message) from None
+
+
+def _has_code(image: bytes, code: Code) -> bool:
+    return cubin.has_code(elf.read(image)) if code.kind == "sass" else cubin.ptx_has_code(image)
+
+
+def _kernels(image: bytes, code: Code) -> tuple[str, ...]:
+    """Return the mangled names of an entry's kernels; raises Malformed."""
+    if code.kind == "sass":
+        return cubin.cubin_kernels(image, elf.read(image))
+    return cubin.ptx_kernels(image)

@@ -20,6 +20,8 @@ _SHT_NULL, _SHT_DYNAMIC, _SHT_NOBITS = 0, 6, 8
 _DT_NEEDED = 1
 _MAX_SECTIONS = 1 << 20
 _MAX_NAME = 1 << 14
+_MAX_STRINGS = 1 << 28
+_SHN_XINDEX = 0xFFFF
 
 
 class Malformed(Exception):
@@ -120,37 +122,40 @@ class _Table:
             raise Malformed(message)
         self.offset, self.entry = offset, entry
 
-    def row(self, index: int) -> tuple[int, ...]:
-        """Return one raw section header; raises Malformed outside the file."""
-        at = self.start + self.offset + index * self.entry
-        if at + self.layout.size > self.end:
-            message = f"ELF e_shoff: section header {index} at {at - self.start} is past the end"
-            raise Malformed(message)
-        return self.layout.unpack_from(self.buffer, at)
-
     def read(self, count: int, names: int) -> tuple[Section, ...]:
         """Return all sections; counts too large for the header stand in section 0."""
-        first = self.row(0)
+        first = self._rows(1)[0]
         count = count or first[5]
-        names = first[6] if names == 0xFFFF else names
+        names = first[6] if names == _SHN_XINDEX else names
         if count > _MAX_SECTIONS or names >= max(count, 1):
             message = f"ELF e_shnum {count}, e_shstrndx {names}: not possible"
             raise Malformed(message)
-        rows = [self.row(index) for index in range(count)]
+        rows = self._rows(count)
         if not rows:
             return ()
-        begin, stop = self.start + rows[names][4], self.start + rows[names][4] + rows[names][5]
-        if stop > self.end:
+        begin, size = self.start + rows[names][4], rows[names][5]
+        if begin + size > self.end or size > _MAX_STRINGS:
             message = f"ELF section {names} (names): sh_offset and sh_size are past the end"
             raise Malformed(message)
-        return tuple(Section(self._name(begin, stop, r[0]), r[1], r[4], r[5], r[6]) for r in rows)
+        text = bytes(self.buffer[begin : begin + size])
+        return tuple(Section(_string(text, row[0]), row[1], row[4], row[5], row[6]) for row in rows)
 
-    def _name(self, begin: int, stop: int, offset: int) -> str:
-        at = begin + offset
-        if at >= stop:
-            return ""
-        end = self.buffer.find(b"\0", at, min(stop, at + _MAX_NAME))
-        return bytes(self.buffer[at : end if end >= 0 else at]).decode("utf-8", "replace")
+    def _rows(self, count: int) -> list[tuple[int, ...]]:
+        """Return raw section headers; raises Malformed past the end of the file."""
+        begin = self.start + self.offset
+        if begin + count * self.entry > self.end:
+            message = f"ELF e_shoff {self.offset}: {count} section headers are past the end"
+            raise Malformed(message)
+        width = self.layout.size
+        if self.entry == width:
+            return list(self.layout.iter_unpack(bytes(self.buffer[begin : begin + count * width])))
+        places = range(begin, begin + count * self.entry, self.entry)
+        return [self.layout.unpack_from(self.buffer, at) for at in places]
+
+
+def _string(text: bytes, offset: int) -> str:
+    end = text.find(b"\0", offset, offset + _MAX_NAME)
+    return text[offset:end].decode("utf-8", "replace") if end >= 0 else ""
 
 
 def needed(buffer: Buffer, elf: Elf) -> tuple[str, ...]:

@@ -69,29 +69,35 @@ def _constants(path: str) -> dict[str, str]:
     return found
 
 
-def _search(path: str, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+def _find(path: str, literal: bytes, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+    """Match `pattern` where `literal` stands: a plain search first, because it is much faster."""
     try:
         with open(path, "rb") as handle:
             view = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
     except (OSError, ValueError):
         return None
-    return pattern.search(view)
+    at = view.find(literal)
+    while at >= 0:
+        match = pattern.match(view, at)
+        if match is not None:
+            return match
+        at = view.find(literal, at + 1)
+    return None
 
 
 def _arch_list(path: str) -> tuple[str, ...]:
-    match = _search(path, _ARCH_LIST)
+    match = _find(path, b"sm_", _ARCH_LIST)
     words = match[0].decode("ascii", "replace").split() if match is not None else []
     return tuple(w for w in words if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", w))
 
 
 def _cxx11_abi(path: str) -> bool | None:
-    if _search(path, re.compile(re.escape(_CXX11_ABI))) is not None:
-        return True
-    if _search(path, re.compile(re.escape(_OLD_ABI))) is not None:
-        return False
+    for symbol, answer in ((_CXX11_ABI, True), (_OLD_ABI, False)):
+        if _find(path, symbol, re.compile(re.escape(symbol))) is not None:
+            return answer
     return None
 
 
 def _release(path: str) -> str | None:
-    match = _search(path, _RELEASE)
+    match = _find(path, b"Cuda compilation tools, release", _RELEASE)
     return None if match is None else match[1].decode()
