@@ -277,7 +277,25 @@ def test_unfit_key_file(tmp_path: Path, content: bytes) -> None:
     assert str(path) in one_line(caught.value)
 
 
-@pytest.mark.parametrize("kind", [("X25519",), ("EC", "-pkeyopt", "ec_paramgen_curve:secp256k1")])
+def test_key_is_looked_for_only_at_the_start_of_a_file(tmp_path: Path, pair: Pair) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(b"#\n" * 1000 + pair.private.read_bytes())
+    assert sign.load_signer(path, passphrase=never_asked).keyid == pair.keyid
+    path.write_bytes(b"#\n" * 100_000 + pair.private.read_bytes())
+    with pytest.raises(UsageError, match="not a private key"):
+        sign.load_signer(path, passphrase=never_asked)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("X25519",),
+        ("ED448",),
+        ("EC", "-pkeyopt", "ec_paramgen_curve:secp256k1"),
+        ("EC", "-pkeyopt", "ec_paramgen_curve:SM2"),
+    ],
+    ids=lambda kind: kind[-1].rpartition(":")[2],
+)
 def test_key_of_a_kind_that_is_not_supported(tmp_path: Path, kind: tuple[str, ...]) -> None:
     private, public = tmp_path / "private", tmp_path / "public"
     openssl("genpkey", "-algorithm", *kind, "-out", private)
@@ -501,6 +519,7 @@ CHANGED_MEMBERS: dict[str, tuple[Change, str]] = {
     "keyid-empty": (_set_signature("keyid", ""), "keyid '' is of no key given"),
     "keyid-unknown": (_set_signature("keyid", "0" * 64), "keyid '000.* is of no key given"),
     "keyid-with-escapes": (_set_signature("keyid", "\x1b[31m"), r"keyid '\\x1b.* is of no key"),
+    "keyid-without-end": (_set_signature("keyid", "a" * 10_000), "keyid 'aaa.* is of no key"),
     "same-signature-twice": (_repeat_signature, r"signatures\[1\].keyid is that of an earlier"),
     "two-signatures-of-one-key": (_repeat_key_with_other_signature, r"signatures\[1\].keyid"),
     "envelope-inside-a-bundle": (_nest, "payloadType is missing"),
@@ -540,7 +559,6 @@ OTHER_TEXTS: dict[str, tuple[bytes, str]] = {
     "elf-file": (b"\x7fELF\x02\x01\x01" + bytes(57), "not JSON"),
     # Costs seconds where numbers are computed, and an error of its own in newer Pythons.
     "number-of-a-million-digits": (b'{"n": ' + b"9" * 1_000_000 + b"}", "payloadType is missing"),
-    "number-beyond-floats": (b'{"n": 1e999999}', "payloadType is missing"),
     "too-many-values": (b"[" + b"{}," * 10_000 + b"{}]", "10000 JSON values"),
     "oversize": (b" " * (64 * 1024 * 1024 + 1), "67108865 bytes"),
 }
