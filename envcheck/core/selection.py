@@ -21,8 +21,11 @@ _BITSANDBYTES = re.compile(
 )
 # sgl_kernel/load_utils.py of 0.3: the sm90 folder on compute capability 9.0, else sm100.
 _SGL_KERNEL = re.compile(r"(?P<root>.*\bsgl_kernel)/(?P<folder>sm90|sm100)/common_ops\.[\w.-]+")
-# tiny-cuda-nn bindings/torch/tinycudann/modules.py: the highest _NN_C not above the card.
-_TINYCUDANN = re.compile(r"(?P<root>.*\btinycudann_bindings)/_(?P<number>\d+)_C\.[\w.-]+")
+# tiny-cuda-nn bindings/torch/tinycudann/modules.py: the highest variant not above the card;
+# tinycudann_bindings_NN/_C before 2.0, tinycudann_bindings/_NN_C since.
+_TINYCUDANN = re.compile(
+    r"(?P<root>.*\btinycudann_bindings)(/_(?P<number>\d+)_C|_(?P<old>\d+)/_C)\.[\w.-]+"
+)
 # torchao setup.py of 0.18: MXFP8 kernels are an extension of their own, built for sm_100 alone.
 _OPTIONAL = re.compile(r".*\btorchao/_C_mxfp8\.[\w.-]+")
 
@@ -58,7 +61,7 @@ def choices(
             why = f"sgl_kernel loads its {wanted} folder on {target}"
             result[path] = Choice("sgl_kernel", match["folder"] == wanted, why)
         elif match := _TINYCUDANN.fullmatch(path):
-            bindings.setdefault(match["root"], {})[int(match["number"])] = path
+            bindings.setdefault(match["root"], {})[int(match["number"] or match["old"])] = path
     for group in groups.values():
         result.update(_bitsandbytes(group, cuda, variables.get("BNB_CUDA_VERSION")))
     for variants in bindings.values():
