@@ -105,7 +105,7 @@ def _line(
     for wanted in (Status.FAIL, Status.ERROR):
         cause = next((f for f in deciding if f.status is wanted), None)
         if cause is not None:
-            more = sum(f.status is wanted for f in deciding) - 1
+            more = sum(f.status is wanted and f.check == cause.check for f in deciding) - 1
             tail = f" (and {more} more)" if more else ""
             return f"{head}: {cause.subject}: {cause.message}{tail}"
     if verdict is Verdict.INCONCLUSIVE:

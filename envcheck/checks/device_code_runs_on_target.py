@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
 from envcheck.core.model import DeviceFile, Domain, Finding, Json, Status
 from envcheck.core.roles import Role, roles
 from envcheck.core.selection import choices
 from envcheck.core.sm import Sm
-from envcheck.core.torch_releases import install_command
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def _judge(file: DeviceFile, role: Role, question: Question) -> Finding:
         file.path,
         status,
         message,
-        remedy=_remedy(file, result, question) if status is Status.FAIL else "",
+        remedy=remedies.for_file(file, result, question) if status is Status.FAIL else "",
         required=role.required,
         domain=Domain.HOST if result.reason == "ptx-newer-than-driver" else Domain.PACKAGE,
         evidence=_evidence(file, result),
@@ -69,39 +69,6 @@ def _evidence(file: DeviceFile, result: coverage.Coverage) -> dict[str, Json]:
         "other": tuple(sorted({c.kind for c in codes} - {"sass", "ptx"})),
         "least_driver": None if least is None else cuda.driver_text(least),
     }
-
-
-def _remedy(file: DeviceFile, result: coverage.Coverage, question: Question) -> str:
-    """Return the command that is most likely to help with this file."""
-    sm = question.sm
-    if result.reason == "ptx-newer-than-driver" and result.least_driver is not None:
-        return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
-    inside = file.path.rpartition("!/")[2]
-    if "torch/lib/" in inside or inside.startswith("torch/"):
-        return (
-            install_command(sm) or f"no published PyTorch has code for {sm}: build it from source"
-        )
-    arch = f"{sm.number // 10}.{sm.number % 10}"
-    flag = f"-gencode arch=compute_{sm.number},code=sm_{sm.number}"
-    if file.format in ("cubin", "fatbin", "ptx", "object", "archive"):
-        return f"rebuild with nvcc {flag}"
-    package = _owner(file.path, question)
-    if package.startswith("nvidia-"):
-        return f"pip install --upgrade {package}"
-    if package:
-        build = "pip install --no-build-isolation --no-binary"
-        return f"TORCH_CUDA_ARCH_LIST={arch} {build} {package} --force-reinstall {package}"
-    return f"rebuild with TORCH_CUDA_ARCH_LIST={arch} (or nvcc {flag})"
-
-
-def _owner(path: str, question: Question) -> str:
-    """Return the distribution that owns a file, empty when that is not known."""
-    environment = question.inventory.environment
-    for distribution in environment.distributions if environment is not None else ():
-        if path in distribution.files:
-            return distribution.name
-    wheel = next((part for part in path.split("!/") if part.endswith(".whl")), "")
-    return wheel.rpartition("/")[2].partition("-")[0].replace("_", "-").lower()
 
 
 def _nothing_loaded(question: Question) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
 from envcheck.core.model import DeviceFile, Finding, Status
@@ -37,13 +38,16 @@ def _judge(subject: str, files: list[DeviceFile], question: Question) -> Finding
     files_by_mode = {mode: tuple(paths) for mode, paths in modes.items() if paths}
     if modes[coverage.NONE]:
         bad = modes[coverage.NONE]
+        worst = next(f for f in files if f.path == bad[0])
+        result = coverage.of_file(worst, question.sm, question.driver)
+        fix = remedies.for_file(worst, result, question)
         message = f"missing: {len(bad)} of {counts} without code for {question.sm}"
         return CHECK.finding(
             subject,
             Status.FAIL,
             message,
             evidence={"mode": "none", "files": files_by_mode},
-            remedy="see the finding of each file",
+            remedy=fix,
         )
     if modes[coverage.JIT]:
         jit = modes[coverage.JIT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from envcheck.core import coverage, cuda
 from envcheck.core.cuda import Version
 from envcheck.core.model import Domain, Finding, Json, Status
 from envcheck.core.roles import roles
+
+_CUDART = re.compile(r"libcudart\.so\.(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def _needs(question: Question) -> list[_Need]:
         for f in question.inventory.files
         if f.path in known and known[f.path].required and not known[f.path].alternative
     ]
-    majors = {f.cudart: f.path for f in files if f.cudart is not None}
+    majors = {int(m[1]): f.path for f in files for n in f.needed if (m := _CUDART.match(n))}
     environment = question.inventory.environment
     if environment is not None and environment.torch is not None and environment.torch.cuda:
         torch = environment.torch

@@ -110,8 +110,8 @@ class DeviceFile:
     size: int
     """Bytes."""
     containers: tuple[Container, ...] = ()
-    cudart: int | None = None
-    """Major version of the libcudart that the file is linked with, None when it is not."""
+    needed: tuple[str, ...] = ()
+    """Sonames of DT_NEEDED, in the file's order."""
     skipped: str | None = None
     """Why there is nothing to judge; None when there is device code."""
     problem: str | None = None

@@ -56,12 +56,11 @@ def _role(
         if not covered[file.path] and any(covered[p] for p in group):
             return Role(required=False, loaded=True, why=choice.why, alternative=True)
         return Role(required=True, loaded=True, why="", alternative=True)
-    if inventory.source == "environment":
-        if file.format in _LOOSE and not covered[file.path]:
-            why = "one of a set of loose kernels, of which its package picks by SM"
-            return Role(required=False, loaded=False, why=why)
+    if inventory.source == "environment" and file.format in _LOOSE:
+        why = "one of a set of loose kernels, of which its package picks by SM"
+        return Role(required=False, loaded=False, why=why)
     if not covered[file.path] and _optional(file, inventory, covered):
-        why = "optional part of its package for other cards; the package has code for this one"
+        why = "an optional part of its package, for other cards"
         return Role(required=False, loaded=True, why=why)
     return _DECIDES
 
@@ -69,15 +68,22 @@ def _role(
 def _optional(file: DeviceFile, inventory: Inventory, covered: Mapping[str, bool]) -> bool:
     """Say whether a file is a package's extra for other cards than this one.
 
-    That is code for single SMs or families only, or a part that its package builds for newer
-    cards alone. Other files always decide, and so does every file that stands alone: this
-    holds inside an installed package or a wheel, beside a file that does run.
+    That is a part known to be built for newer cards alone, or code for single SMs or families
+    only beside a file of the same package that does run. It holds inside an installed package
+    or a wheel: files that stand alone always decide.
     """
     if inventory.source != "environment" and ".whl!/" not in file.path:
         return False
+    if selection.is_optional(file.path):
+        return True
     held = (*coverage.codes(file, "sass"), *coverage.codes(file, "ptx"))
-    special = bool(held) and all(s.suffix for s in held)
-    folder = file.path.rpartition("/")[0]
-    return (special or selection.is_optional(file.path)) and any(
-        ok and path.rpartition("/")[0] == folder for path, ok in covered.items()
+    package = _package(file.path)
+    return all(s.suffix for s in held) and any(
+        ok and _package(path) == package for path, ok in covered.items()
     )
+
+
+def _package(path: str) -> str:
+    """Return the archive and the first folder of a path: what one import name is."""
+    archive, mark, member = path.rpartition("!/")
+    return f"{archive}{mark}{member.partition('/')[0]}"

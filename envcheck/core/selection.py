@@ -26,8 +26,12 @@ _SGL_KERNEL = re.compile(r"(?P<root>.*\bsgl_kernel)/(?P<folder>sm90|sm100)/commo
 _TINYCUDANN = re.compile(
     r"(?P<root>.*\btinycudann_bindings)(/_(?P<number>\d+)_C|_(?P<old>\d+)/_C)\.[\w.-]+"
 )
-# torchao setup.py of 0.18: MXFP8 kernels are an extension of their own, built for sm_100 alone.
-_OPTIONAL = re.compile(r".*\btorchao/_C_mxfp8\.[\w.-]+")
+# Parts that a package builds for newer cards alone and does without on others: torchao 0.18
+# setup.py (MXFP8 for sm_100, CUTLASS for sm_90a); Transformer Engine 2.20 (expert parallelism
+# over NCCL, sm_90 and newer, found by name only when that is asked for).
+_OPTIONAL = re.compile(
+    r".*\b(torchao/_C_(mxfp8|cutlass_90a)\.|transformer_engine/wheel_lib/libnccl_ep\.)[\w.-]+"
+)
 
 
 def is_optional(path: str) -> bool:

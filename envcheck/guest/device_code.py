@@ -6,7 +6,6 @@ to name kernels where the containers of a file are not all for the same SMs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
@@ -25,7 +24,6 @@ Inflate = Callable[[bytes, str, int], bytes]
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _HIP_SECTIONS = (".hip_fatbin", ".hipFatBinSegment")
 _FORMATS = {elf.ET_REL: "object", elf.ET_EXEC: "executable", elf.ET_DYN: "shared-object"}
-_CUDART = re.compile(r"libcudart\.so\.(\d+)")
 
 # A cubin without a kernel is at most 2.6 kB, PTX without one 70 bytes (measured over
 # torch 2.14.1 and its CUDA libraries); anything larger is not opened to find that out.
@@ -60,7 +58,7 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
         format=facts.format,
         size=facts.size,
         containers=packed,
-        cudart=facts.cudart,
+        needed=facts.needed,
         skipped=skipped,
         problem=problem,
     )
@@ -94,11 +92,10 @@ def _identify_elf(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
         one = Container(section="file", code=(code,), has_code=cubin.has_code(image))
         return _with(facts, format="cubin", containers=(one,))
     name = _FORMATS.get(image.kind, "other")
-    majors = [int(m[1]) for s in elf.needed(buffer, image) if (m := _CUDART.match(s))]
     hip = any(image.find(s) for s in _HIP_SECTIONS)
     nvidia = any(image.find(s) for s in _SECTIONS)
     skipped = "HIP code for AMD cards, none for NVIDIA" if hip and not nvidia else None
-    return _with(facts, format=name, cudart=max(majors, default=None), skipped=skipped)
+    return _with(facts, format=name, needed=elf.needed(buffer, image), skipped=skipped)
 
 
 def _with(facts: DeviceFile, **changes: object) -> DeviceFile:

@@ -1,0 +1,39 @@
+"""What to do about a file without code for the card, as a command where there is one."""
+
+from __future__ import annotations
+
+from envcheck.checks.check import Question
+from envcheck.core import cuda
+from envcheck.core.coverage import Coverage
+from envcheck.core.model import DeviceFile
+from envcheck.core.torch_releases import install_command
+
+
+def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
+    """Return the command that is most likely to help with this file."""
+    sm = question.sm
+    if result.reason == "ptx-newer-than-driver" and result.least_driver is not None:
+        return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
+    if file.path.rpartition("!/")[2].startswith("torch/"):
+        return install_command(sm) or f"build PyTorch from source for {sm}"
+    package = _owner(file.path, question)
+    if package.startswith("nvidia-"):
+        return f"pip install --upgrade {package}"
+    if any(name.startswith(("libtorch", "libc10")) for name in file.needed):
+        arch = f"TORCH_CUDA_ARCH_LIST={sm.number // 10}.{sm.number % 10}"
+        if not package:
+            return f"rebuild with {arch}"
+        return f"{arch} pip install --no-build-isolation --no-binary {package} {package}"
+    if package:
+        return f"pip install --upgrade {package}, or build it from source for {sm}"
+    return f"rebuild with nvcc -gencode arch=compute_{sm.number},code=sm_{sm.number}"
+
+
+def _owner(path: str, question: Question) -> str:
+    """Return the distribution that owns a file, empty when that is not known."""
+    environment = question.inventory.environment
+    for distribution in environment.distributions if environment is not None else ():
+        if path in distribution.files:
+            return distribution.name
+    wheel = next((part for part in path.split("!/") if part.endswith(".whl")), "")
+    return wheel.rpartition("/")[2].partition("-")[0].replace("_", "-").lower()
