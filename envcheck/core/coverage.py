@@ -1,12 +1,15 @@
 """Can this file's device code run on that card: one pure rule for every caller.
 
-A file is covered by the union of its containers. A cubin in `__nv_relfatbin` of a linked
-library is an input of the linker, not something a driver loads; PTX there counts, because
-the driver links and compiles it when the linked image has no match (measured on an H200).
+A file is covered by the union of its containers; in each of them the driver chooses one
+entry and has no second choice. What stands in `__nv_relfatbin` of a linked library counts
+too: the driver links it when the linked image has no match, PTX as well as machine code for
+that very SM (measured on an H200; whether a lower minor links is not known and not assumed).
+In a bare fatbin only the first container is ever read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,18 +20,27 @@ from envcheck.core.sm import KNOWN, TEGRA, Sm, ptx_fits, sass_runs_on
 
 NATIVE, JIT, NONE = "native", "jit", "none"
 
+RELOCATABLE = "relocatable-sass"
+"""Machine code that a driver must link before it runs: kind of an entry within a linked file."""
+UNREAD = "file-rest"
+"""Section name of containers after the first of a bare fatbin, which no driver reads."""
+
 _REASONS = {
     "exact": "machine code for {code}",
     "same-major": "machine code for {code}, which runs on {target} (same major, minor not above)",
     "family": "machine code for {code}, which runs on {target} (same family)",
     "ptx-jit": "JIT-only: {code} PTX, compiled by the driver at first use",
     "ptx-newer-than-driver": "only PTX fits {target}, and its ISA {isa} is newer than {driver}",
+    "ptx-older-than-its-target": "PTX for {code} with ISA {isa}, which does not know {code}",
     "arch-specific": "{code} code runs on that SM alone, not on {target}",
     "family-specific": "{code} code runs on its own family, not on {target}",
     "desktop-and-tegra": "{code} code does not run on {target} (desktop and Tegra do not mix)",
     "lto-ir-only": "only LTO-IR, which must be linked before it can run",
     "no-code-for-target": "no code for {target}, only {holds}",
 }
+
+_ORDER = {NATIVE: 0, JIT: 1, NONE: 2}
+_REASON_ORDER = tuple(_REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +65,18 @@ def loadable(file: DeviceFile, container: Container) -> tuple[Code, ...]:
 
 def usable_code(form: str, section: str, code: tuple[Code, ...]) -> tuple[Code, ...]:
     """Return those of a container's entries that a driver could use, in a file of that format."""
-    linked = form in ("shared-object", "executable") and section == "__nv_relfatbin"
-    return tuple(c for c in code if c.kind == "ptx" or (c.kind == "sass" and not linked))
+    if section == UNREAD:
+        return ()
+    usable = (c for c in code if c.kind in ("sass", "ptx"))
+    if not _is_linked(form, section):
+        return tuple(usable)
+    return tuple(
+        Code(kind=RELOCATABLE, sm=c.sm) if c.kind == "sass" else c for c in usable
+    )
+
+
+def _is_linked(form: str, section: str) -> bool:
+    return form in ("shared-object", "executable") and section == "__nv_relfatbin"
 
 
 @lru_cache(maxsize=4096)
@@ -83,18 +105,22 @@ def codes(file: DeviceFile, kind: str) -> tuple[Sm, ...]:
 
 def of_file(file: DeviceFile, target: Sm, driver: Version | None) -> Coverage:
     """Judge the union of a file's containers for one card."""
-    usable = [c for part in file.containers for c in loadable(file, part)]
-    coverage = of_codes(usable, target, driver)
-    if coverage.reason == "no-code-for-target" and not usable:
-        kinds = {c.kind for part in file.containers for c in part.code}
-        if "lto-ir" in kinds:
-            return _none("lto-ir-only", target)
-    return coverage
+    parts = [codes for part in file.containers if (codes := loadable(file, part))]
+    found = [of_codes(codes, target, driver) for codes in parts]
+    if found:
+        best = min(found, key=lambda c: (_ORDER[c.mode], _REASON_ORDER.index(c.reason)))
+        if best.reason != "no-code-for-target":
+            return best
+        return _missing([c for codes in parts for c in codes], target)
+    kinds = {c.kind for part in file.containers for c in part.code}
+    return _none("lto-ir-only", target) if "lto-ir" in kinds else _missing([], target)
 
 
-def of_codes(usable: list[Code], target: Sm, driver: Version | None) -> Coverage:
-    """Judge a set of entries, any of which may be used, for one card."""
+def of_codes(usable: Iterable[Code], target: Sm, driver: Version | None) -> Coverage:
+    """Judge one container: machine code before PTX, then the nearest architecture."""
+    usable = list(usable)
     native = [sm for sm in _sms(usable, "sass") if sass_runs_on(sm, target)]
+    native += [sm for sm in _sms(usable, RELOCATABLE) if _links_on(sm, target)]
     if native:
         best = max(native, key=lambda sm: (sm.number == target.number, sm))
         reason = (
@@ -111,10 +137,16 @@ def of_codes(usable: list[Code], target: Sm, driver: Version | None) -> Coverage
     return _missing(usable, target)
 
 
+def _links_on(code: Sm, target: Sm) -> bool:
+    return code.silicon == target.silicon and sass_runs_on(code, target)
+
+
 def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage:
-    """Judge PTX that fits the card; which driver takes its ISA decides."""
-    oldest = min(fitting, key=lambda c: cuda.parse_version(c.isa or "0"))
-    isa = cuda.parse_version(oldest.isa or "0")
+    """Judge PTX that fits the card: the driver takes the nearest, and its ISA decides."""
+    nearest = max(fitting, key=lambda c: (Sm.parse(c.sm).silicon, c.sm))
+    code, isa = Sm.parse(nearest.sm), cuda.parse_version(nearest.isa or "0")
+    if isa < (cuda.isa_of_target(code) or isa):
+        return _none("ptx-older-than-its-target", target, code, isa=nearest.isa or "")
     least = cuda.driver_of_ptx(isa)
     last = cuda.LAST_BRANCH_BELOW_SM_75 if target.silicon < 75 else None
     if driver is not None and not cuda.driver_takes_ptx(driver, isa):
@@ -124,10 +156,11 @@ def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage
     elif last is not None and least[0] > last:
         newest = f"the last driver branch for {target}, {last}"
     else:
-        code = Sm.parse(oldest.sm).virtual
-        message = _REASONS["ptx-jit"].format(code=code, target=target)
+        message = _REASONS["ptx-jit"].format(code=code.virtual, target=target)
         return Coverage(mode=JIT, reason="ptx-jit", message=message, least_driver=least)
-    message = _REASONS["ptx-newer-than-driver"].format(target=target, isa=oldest.isa, driver=newest)
+    message = _REASONS["ptx-newer-than-driver"].format(
+        target=target, isa=nearest.isa, driver=newest
+    )
     return Coverage(mode=NONE, reason="ptx-newer-than-driver", message=message, least_driver=least)
 
 
@@ -149,8 +182,10 @@ def _missing(usable: list[Code], target: Sm) -> Coverage:
     return _none("no-code-for-target", target, holds=", ".join(holds) or "code of another kind")
 
 
-def _none(reason: str, target: Sm, code: Sm | None = None, holds: str = "") -> Coverage:
-    message = _REASONS[reason].format(code=code, target=target, holds=holds)
+def _none(
+    reason: str, target: Sm, code: Sm | None = None, *, holds: str = "", isa: str = ""
+) -> Coverage:
+    message = _REASONS[reason].format(code=code, target=target, holds=holds, isa=isa)
     return Coverage(mode=NONE, reason=reason, message=message)
 
 

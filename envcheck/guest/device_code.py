@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from envcheck.core.coverage import reach, usable_code
+from envcheck.core.coverage import UNREAD, reach, usable_code
 from envcheck.core.dispatching import dispatches
 from envcheck.core.model import Code, Container, DeviceFile
 from envcheck.core.sm import Sm
@@ -111,8 +111,9 @@ def is_ptx(head: bytes) -> bool:
 def _find(buffer: Buffer, form: str) -> Iterator[tuple[str, tuple[Entry, ...]]]:
     """Yield (section, entries) for each container of the file; raises Malformed."""
     if form == "fatbin":
-        for entries in fatbin.containers(buffer, 0, len(buffer)):
-            yield "file", entries
+        # A driver reads the first container of an image and nothing after it.
+        for number, entries in enumerate(fatbin.containers(buffer, 0, len(buffer))):
+            yield (UNREAD if number else "file"), entries
     elif form == "archive":
         for start, size in archive.members(buffer):
             if buffer[start : start + 4] == elf.MAGIC and size >= 64:
