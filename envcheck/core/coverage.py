@@ -70,37 +70,40 @@ def usable_code(form: str, section: str, code: tuple[Code, ...]) -> tuple[Code, 
     usable = (c for c in code if c.kind in ("sass", "ptx"))
     if not _is_linked(form, section):
         return tuple(usable)
-    return tuple(
-        Code(kind=RELOCATABLE, sm=c.sm) if c.kind == "sass" else c for c in usable
-    )
+    return tuple(Code(kind=RELOCATABLE, sm=c.sm) if c.kind == "sass" else c for c in usable)
 
 
 def _is_linked(form: str, section: str) -> bool:
     return form in ("shared-object", "executable") and section == "__nv_relfatbin"
 
 
-@lru_cache(maxsize=4096)
-def reach(usable: tuple[Code, ...]) -> frozenset[int]:
-    """Return the known SMs that portable code of a container reaches, native or by JIT.
+def _links_on(code: Sm, target: Sm) -> bool:
+    return code.silicon == target.silicon and sass_runs_on(code, target)
 
+
+@lru_cache(maxsize=4096)
+def reach(usable: tuple[Code, ...]) -> frozenset[tuple[int, str]]:
+    """Return the known SMs that portable code of a container reaches, and how.
+
+    "" stands for machine code, otherwise it is the ISA of the PTX that a driver would compile.
     Code for one SM or family only is left out: it is specific by design.
     """
-    portable = [(c.kind, Sm.parse(c.sm)) for c in usable if c.sm[-1] not in "af"]
-    return frozenset(
-        number
-        for number in KNOWN
-        if any(
-            (sass_runs_on if kind == "sass" else ptx_fits)(sm, Sm(number)) for kind, sm in portable
-        )
-    )
+    portable = tuple(c for c in usable if c.sm[-1] not in "af")
+    ways = {number: _way(portable, Sm(number)) for number in KNOWN}
+    return frozenset((number, way) for number, way in ways.items() if way is not None)
+
+
+def _way(usable: tuple[Code, ...], target: Sm) -> str | None:
+    if _native(usable, target):
+        return ""
+    nearest = _nearest(usable, target)
+    return None if nearest is None else nearest.isa
 
 
 def codes(file: DeviceFile, kind: str) -> tuple[Sm, ...]:
     """Return the SMs of all usable entries of one kind, sorted, each once."""
-    found = {
-        Sm.parse(c.sm) for part in file.containers for c in loadable(file, part) if c.kind == kind
-    }
-    return tuple(sorted(found))
+    kinds = (kind, RELOCATABLE) if kind == "sass" else (kind,)
+    return tuple(_sms((c for part in file.containers for c in loadable(file, part)), *kinds))
 
 
 def of_file(file: DeviceFile, target: Sm, driver: Version | None) -> Coverage:
@@ -108,19 +111,25 @@ def of_file(file: DeviceFile, target: Sm, driver: Version | None) -> Coverage:
     parts = [codes for part in file.containers if (codes := loadable(file, part))]
     found = [of_codes(codes, target, driver) for codes in parts]
     if found:
-        best = min(found, key=lambda c: (_ORDER[c.mode], _REASON_ORDER.index(c.reason)))
+        first = min(found, key=_rank)
+        # Of PTX, the file as a whole needs the driver that takes all of it.
+        same = [c for c in found if _rank(c) == _rank(first)]
+        best = max(same, key=lambda c: c.least_driver or ())
         if best.reason != "no-code-for-target":
             return best
-        return _missing([c for codes in parts for c in codes], target)
+        return _missing(tuple(c for codes in parts for c in codes), target)
     kinds = {c.kind for part in file.containers for c in part.code}
-    return _none("lto-ir-only", target) if "lto-ir" in kinds else _missing([], target)
+    return _none("lto-ir-only", target) if "lto-ir" in kinds else _missing((), target)
+
+
+def _rank(found: Coverage) -> tuple[int, int]:
+    return _ORDER[found.mode], _REASON_ORDER.index(found.reason)
 
 
 def of_codes(usable: Iterable[Code], target: Sm, driver: Version | None) -> Coverage:
     """Judge one container: machine code before PTX, then the nearest architecture."""
-    usable = list(usable)
-    native = [sm for sm in _sms(usable, "sass") if sass_runs_on(sm, target)]
-    native += [sm for sm in _sms(usable, RELOCATABLE) if _links_on(sm, target)]
+    usable = tuple(usable)
+    native = _native(usable, target)
     if native:
         best = max(native, key=lambda sm: (sm.number == target.number, sm))
         reason = (
@@ -131,19 +140,26 @@ def of_codes(usable: Iterable[Code], target: Sm, driver: Version | None) -> Cove
             else "same-major"
         )
         return Coverage(mode=NATIVE, reason=reason, message=_say(reason, best, target))
-    fitting = [c for c in usable if c.kind == "ptx" and ptx_fits(Sm.parse(c.sm), target)]
-    if fitting:
-        return _of_ptx(fitting, target, driver)
+    nearest = _nearest(usable, target)
+    if nearest is not None:
+        return _of_ptx(nearest, target, driver)
     return _missing(usable, target)
 
 
-def _links_on(code: Sm, target: Sm) -> bool:
-    return code.silicon == target.silicon and sass_runs_on(code, target)
+def _native(usable: tuple[Code, ...], target: Sm) -> list[Sm]:
+    """Return the machine code that runs on the card as it is, or once the driver linked it."""
+    found = [sm for sm in _sms(usable, "sass") if sass_runs_on(sm, target)]
+    return found + [sm for sm in _sms(usable, RELOCATABLE) if _links_on(sm, target)]
 
 
-def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage:
-    """Judge PTX that fits the card: the driver takes the nearest, and its ISA decides."""
-    nearest = max(fitting, key=lambda c: (Sm.parse(c.sm).silicon, c.sm))
+def _nearest(usable: tuple[Code, ...], target: Sm) -> Code | None:
+    """Return the PTX that a driver chooses: the nearest SM, and of several the first."""
+    fitting = [c for c in usable if c.kind == "ptx" and ptx_fits(Sm.parse(c.sm), target)]
+    return max(fitting, key=lambda c: (Sm.parse(c.sm).silicon, c.sm), default=None)
+
+
+def _of_ptx(nearest: Code, target: Sm, driver: Version | None) -> Coverage:
+    """Judge the chosen PTX: the driver's compiler must take its ISA."""
     code, isa = Sm.parse(nearest.sm), cuda.parse_version(nearest.isa or "0")
     if isa < (cuda.isa_of_target(code) or isa):
         return _none("ptx-older-than-its-target", target, code, isa=nearest.isa or "")
@@ -164,7 +180,7 @@ def _of_ptx(fitting: list[Code], target: Sm, driver: Version | None) -> Coverage
     return Coverage(mode=NONE, reason="ptx-newer-than-driver", message=message, least_driver=least)
 
 
-def _missing(usable: list[Code], target: Sm) -> Coverage:
+def _missing(usable: tuple[Code, ...], target: Sm) -> Coverage:
     """Say why nothing runs: what would have fitted without its suffix comes first."""
     for suffix, reason in (("a", "arch-specific"), ("f", "family-specific")):
         for kind, fits in (("sass", sass_runs_on), ("ptx", ptx_fits)):
@@ -178,7 +194,10 @@ def _missing(usable: list[Code], target: Sm) -> Coverage:
     ]
     if same and ({s.silicon for s in same} | {target.silicon}) & TEGRA:
         return _none("desktop-and-tegra", target, max(same))
-    holds = [*map(str, _sms(usable, "sass")), *(s.virtual for s in _sms(usable, "ptx"))]
+    holds = [
+        *map(str, _sms(usable, "sass", RELOCATABLE)),
+        *(s.virtual for s in _sms(usable, "ptx")),
+    ]
     return _none("no-code-for-target", target, holds=", ".join(holds) or "code of another kind")
 
 
@@ -193,5 +212,5 @@ def _say(reason: str, code: Sm, target: Sm) -> str:
     return _REASONS[reason].format(code=code, target=target)
 
 
-def _sms(usable: list[Code], kind: str) -> list[Sm]:
-    return sorted({Sm.parse(c.sm) for c in usable if c.kind == kind})
+def _sms(usable: Iterable[Code], *kinds: str) -> list[Sm]:
+    return sorted({Sm.parse(c.sm) for c in usable if c.kind in kinds})

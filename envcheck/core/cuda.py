@@ -52,6 +52,17 @@ FIRST_CUDA: dict[str, Version] = {
     "sm_107": (13, 4), "sm_107a": (13, 4), "sm_107f": (13, 4),
 }  # fmt: skip
 
+# PTX target -> least PTX ISA that knows it. Source: ptxas 13.5 and 13.0, asked for each pair; a
+# driver answers an older `.version` with CUDA_ERROR_INVALID_PTX.
+LEAST_ISA: dict[str, Version] = {
+    "sm_75": (6, 3), "sm_80": (7, 0), "sm_86": (7, 1), "sm_87": (7, 4), "sm_88": (9, 0),
+    "sm_89": (7, 8), "sm_90": (7, 8), "sm_90a": (8, 0), "sm_100": (8, 6), "sm_100a": (8, 6),
+    "sm_100f": (8, 8), "sm_101": (8, 6), "sm_101a": (8, 6), "sm_101f": (8, 8), "sm_103": (8, 8),
+    "sm_103a": (8, 8), "sm_103f": (8, 8), "sm_107": (9, 4), "sm_107a": (9, 4), "sm_107f": (9, 4),
+    "sm_110": (9, 0), "sm_110a": (9, 0), "sm_110f": (9, 0), "sm_120": (8, 7), "sm_120a": (8, 7),
+    "sm_120f": (8, 8), "sm_121": (8, 8), "sm_121a": (8, 8), "sm_121f": (8, 8),
+}  # fmt: skip
+
 # The last driver branch for cards below sm_75. Source: NVIDIA Unix deprecation schedule
 # ("The release 580 series will be the last to support ... Maxwell, Pascal, and Volta").
 LAST_BRANCH_BELOW_SM_75 = 580
@@ -88,6 +99,11 @@ def driver_of_ptx(isa: Version) -> Version | None:
         return CUDA_DRIVER[(11, 0)]
     cuda = PTX_ISA_CUDA.get(isa)
     return None if cuda is None else driver_of_cuda(cuda)
+
+
+def isa_of_target(sm: Sm) -> Version | None:
+    """Return the least PTX ISA that may name `sm` as its target, None when not known."""
+    return LEAST_ISA.get(str(sm))
 
 
 def driver_takes_ptx(driver: Version, isa: Version) -> bool:

@@ -60,8 +60,12 @@ class Sm:
 
     @property
     def family(self) -> frozenset[int]:
-        """The SM numbers that one `f` target of this part serves."""
-        return next((f for f in FAMILIES if self.silicon in f), frozenset({self.silicon}))
+        """The SM numbers that one `f` target of this part serves; none before sm_100.
+
+        The suffix came with CUDA 12.9: an H200 refuses a cubin that is marked sm_90f.
+        """
+        alone = frozenset({self.silicon}) if self.silicon >= 100 else frozenset()
+        return next((f for f in FAMILIES if self.silicon in f), alone)
 
     @property
     def plain(self) -> Sm:

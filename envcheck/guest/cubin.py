@@ -13,34 +13,62 @@ import struct
 
 from envcheck.core.model import Code
 from envcheck.core.sm import Sm
-from envcheck.guest.elf import Buffer, Elf, Malformed
+from envcheck.guest.elf import EM_CUDA, MAGIC, Buffer, Elf, Malformed
 
 _ABI_7, _ABI_8 = 7, 8
+_HEADER = struct.Struct("<4sB3xB9xH28xI")  # magic, class, ABI version, machine, flags
 _ATTRIBUTE_ACCELERATOR_TARGET = 9
 _SHT_SYMTAB, _STT_FUNC, _STO_CUDA_ENTRY = 2, 2, 0x10
+_MAX_SYMBOL, _MAX_SYMBOLS = 1 << 14, 1 << 26
 _SYMBOL = struct.Struct("<IBBH16x")  # name, info, other, section index; value and size unread
 _ARCH_NOTE = re.compile(rb"-arch\s+sm_(\d{2,3})([af]?)\b")
-_PTX_VERSION = re.compile(r"(?<![\w.])\.version\s+(\d{1,3})\.(\d{1,3})\b")
-_PTX_TARGET = re.compile(r"(?<![\w.])\.target\s+(sm_\d{2,3}[af]?)\b")
+_PTX_VERSION = re.compile(rb"\s*\.version\s+(\d{1,3})\.(\d{1,3})\b")
+_PTX_TARGET = re.compile(rb"\s*\.target\s+(sm_\d{2,3}[af]?)\b")
 _PTX_ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _PTX_FUNCTION = re.compile(rb"\.(entry|func)\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# A comment without an end runs to the end of the text, so that the search stays linear.
+_COMMENT = re.compile(rb'("[^"\n]*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 
 
 def code_of_cubin(buffer: Buffer, elf: Elf) -> Code:
     """Return the SM that a cubin is for; raises Malformed for an unknown ABI version."""
-    if elf.abi_version == _ABI_7:
-        number, suffix = elf.flags & 0xFF, "a" if elf.flags & 0x800 else ""
-    elif elf.abi_version == _ABI_8:
-        number = elf.flags >> 8 & 0xFF
-        suffix = _abi_8_suffix(buffer, elf, number)
-    else:
+    number = _number(elf.abi_version, elf.flags)
+    if number is None:
         message = f"cubin e_ident[8]: ABI version {elf.abi_version} is not known"
         raise Malformed(message)
     if number < 10:
         message = f"cubin e_flags {elf.flags:#x}: SM number {number}"
         raise Malformed(message)
+    if elf.abi_version == _ABI_7:
+        suffix = "a" if elf.flags & 0x800 else ""
+    else:
+        suffix = _abi_8_suffix(buffer, elf, number)
     return Code(kind="sass", sm=str(Sm(number, suffix)))
+
+
+def _number(abi: int, flags: int) -> int | None:
+    if abi == _ABI_7:
+        return flags & 0xFF
+    return flags >> 8 & 0xFF if abi == _ABI_8 else None
+
+
+def check_cubin(buffer: Buffer, at: int, size: int, code: Code) -> None:
+    """Raise Malformed for the payload of a fatbin entry that is no cubin for its SM.
+
+    A driver chooses by the entry's header and then refuses such a payload. Between `sm_90` and
+    `sm_90a` it does not look (an H200 runs both ways), so neither does this.
+    """
+    if size < _HEADER.size:
+        message = f"fatbin payload at {at}: {size} bytes are no cubin"
+        raise Malformed(message)
+    magic, bits, abi, machine, flags = _HEADER.unpack_from(buffer, at)
+    if magic != MAGIC or machine != EM_CUDA:
+        message = f"fatbin payload at {at}: not a cubin"
+        raise Malformed(message)
+    number = _number(abi, flags) if bits == 2 else None
+    if number is not None and Sm(number).silicon != Sm.parse(code.sm).silicon:
+        message = f"fatbin payload at {at}: a cubin for sm_{number} where the entry says {code.sm}"
+        raise Malformed(message)
 
 
 def _abi_8_suffix(buffer: Buffer, elf: Elf, number: int) -> str:
@@ -86,40 +114,58 @@ def cubin_kernels(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
         return ()
     names, stop = elf.content(elf.sections[table.link])
     begin, end = elf.content(table)
-    found = []
+    found, total = [], 0
     for at in range(begin, end - _SYMBOL.size + 1, _SYMBOL.size):
         offset, info, other, section = _SYMBOL.unpack_from(buffer, at)
-        if (
-            info & 0xF == _STT_FUNC
-            and other & _STO_CUDA_ENTRY
-            and section
-            and names + offset < stop
-        ):
-            until = buffer.find(b"\0", names + offset, stop)
-            found.append(
-                bytes(buffer[names + offset : max(until, names + offset)]).decode(
-                    "utf-8", "replace"
-                )
-            )
+        name = names + offset
+        if info & 0xF == _STT_FUNC and other & _STO_CUDA_ENTRY and section and name < stop:
+            until = buffer.find(b"\0", name, min(stop, name + _MAX_SYMBOL))
+            found.append(bytes(buffer[name : max(until, name)]).decode("utf-8", "replace"))
+            total += len(found[-1])
+            if total > _MAX_SYMBOLS:
+                message = f"cubin .symtab: names of more than {_MAX_SYMBOLS} bytes"
+                raise Malformed(message)
     return tuple(found)
 
 
-def code_of_ptx(text: str) -> Code:
-    """Return ISA version and target of a PTX text; raises Malformed without either line."""
-    bare = _COMMENT.sub(" ", text)
-    version, target = _PTX_VERSION.search(bare), _PTX_TARGET.search(bare)
+def bare_ptx(text: bytes) -> bytes:
+    """Return a PTX text without its comments."""
+    return _COMMENT.sub(rb"\1 ", text)
+
+
+def code_of_ptx(bare: bytes) -> Code:
+    """Return ISA version and target of a PTX text without comments; raises Malformed.
+
+    The two directives come first and in that order. A driver refuses a text that starts with
+    anything else, be it a byte order mark.
+    """
+    version = _PTX_VERSION.match(bare)
+    target = None if version is None else _PTX_TARGET.match(bare, version.end())
     if version is None or target is None:
-        message = f"PTX text: no {'.version' if version is None else '.target'} directive"
+        what = ".target after .version" if version is not None else ".version at its start"
+        message = f"PTX text: no {what}"
         raise Malformed(message)
     isa = f"{int(version[1])}.{int(version[2])}"
-    return Code(kind="ptx", sm=str(Sm.parse(target[1])), isa=isa)
+    return Code(kind="ptx", sm=target[1].decode(), isa=isa)
 
 
-def ptx_has_code(text: bytes) -> bool:
+def check_ptx(bare: bytes, at: int, code: Code) -> None:
+    """Raise Malformed for the payload of a fatbin entry that is no PTX of its SM and ISA.
+
+    A driver chooses by the entry's header and then compiles what the text says.
+    """
+    found = code_of_ptx(bare)
+    if found.isa != code.isa or Sm.parse(found.sm).silicon != Sm.parse(code.sm).silicon:
+        is_, said = (f"PTX {c.isa} for {c.sm}" for c in (found, code))
+        message = f"fatbin payload at {at}: {is_} where the entry says {said}"
+        raise Malformed(message)
+
+
+def ptx_has_code(bare: bytes) -> bool:
     """Say whether a PTX text defines any function; a stub has directives alone."""
-    return _PTX_FUNCTION.search(text) is not None
+    return _PTX_FUNCTION.search(bare) is not None
 
 
-def ptx_kernels(text: bytes) -> tuple[str, ...]:
+def ptx_kernels(bare: bytes) -> tuple[str, ...]:
     """Return the mangled names of the `.entry` functions."""
-    return tuple(name.decode("ascii", "replace") for name in _PTX_ENTRY.findall(text))
+    return tuple(name.decode("ascii", "replace") for name in _PTX_ENTRY.findall(bare))

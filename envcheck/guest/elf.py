@@ -19,7 +19,11 @@ ET_REL, ET_EXEC, ET_DYN = 1, 2, 3
 _SHT_NULL, _SHT_DYNAMIC, _SHT_NOBITS = 0, 6, 8
 _DT_NEEDED = 1
 _MAX_SECTIONS = 1 << 20
-_MAX_NAME = 1 << 14
+# Longer names are cut: only a few short ones matter, and a hostile table could make a file's
+# names take a thousand times its size.
+_MAX_NAME = 256
+_MAX_SONAME = 4096
+_MAX_NEEDED = 4096
 _MAX_STRINGS = 1 << 28
 _SHN_XINDEX = 0xFFFF
 
@@ -33,7 +37,10 @@ class Section:
     """One section header as the file has it; `Elf.content` checks that it lies inside."""
 
     name: str
+    """At most the first 256 bytes of it."""
     kind: int
+    address: int
+    """Where it lies in memory once loaded; 0 for what is not loaded."""
     offset: int
     """Bytes from the start of the image."""
     size: int
@@ -133,12 +140,15 @@ class _Table:
         rows = self._rows(count)
         if not rows:
             return ()
-        begin, size = self.start + rows[names][4], rows[names][5]
+        # Index 0 means that there is no table of names.
+        begin, size = (self.start + rows[names][4], rows[names][5]) if names else (self.start, 0)
         if begin + size > self.end or size > _MAX_STRINGS:
             message = f"ELF section {names} (names): sh_offset and sh_size are past the end"
             raise Malformed(message)
         text = bytes(self.buffer[begin : begin + size])
-        return tuple(Section(_string(text, row[0]), row[1], row[4], row[5], row[6]) for row in rows)
+        return tuple(
+            Section(_string(text, row[0]), row[1], row[3], row[4], row[5], row[6]) for row in rows
+        )
 
     def _rows(self, count: int) -> list[tuple[int, ...]]:
         """Return raw section headers; raises Malformed past the end of the file."""
@@ -155,7 +165,7 @@ class _Table:
 
 def _string(text: bytes, offset: int) -> str:
     end = text.find(b"\0", offset, offset + _MAX_NAME)
-    return text[offset:end].decode("utf-8", "replace") if end >= 0 else ""
+    return text[offset : end if end >= 0 else offset + _MAX_NAME].decode("utf-8", "replace")
 
 
 def needed(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
@@ -166,13 +176,13 @@ def needed(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
     strings, stop = elf.content(elf.sections[dynamic.link])
     begin, end = elf.content(dynamic)
     layout = struct.Struct(elf.endian + ("qQ" if elf.bits == 64 else "iI"))
-    found = []
+    found: list[str] = []
     for at in range(begin, end - layout.size + 1, layout.size):
         tag, value = layout.unpack_from(buffer, at)
-        if tag == 0:
+        if tag == 0 or len(found) == _MAX_NEEDED:
             break
         name = strings + value
         if tag == _DT_NEEDED and name < stop:
-            until = buffer.find(b"\0", name, min(stop, name + _MAX_NAME))
+            until = buffer.find(b"\0", name, min(stop, name + _MAX_SONAME))
             found.append(bytes(buffer[name : max(name, until)]).decode("utf-8", "replace"))
     return tuple(found)
