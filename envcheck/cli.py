@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from envcheck import __version__, targets
-from envcheck.core import cuda
-from envcheck.core.cuda import Version
-from envcheck.core.model import Target
+from envcheck import __version__
 from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.core.cuda import Version
+    from envcheck.core.model import Target
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
 verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
@@ -20,10 +21,19 @@ verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    # Imported when help is printed, so that other commands do not pay for it.
+    # Imported when help is printed, as the rest here is imported where it is used: a command
+    # that prints one line should not pay for what it does not need.
     from rich_argparse import RichHelpFormatter
 
     return RichHelpFormatter(prog)
+
+
+class _Version(argparse.Action):
+    """Print the version; argparse's own action formats it as help, with all that needs."""
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        print(f"envcheck {__version__}")
+        raise SystemExit(0)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,6 +42,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _target(text: str) -> Target:
+    from envcheck import targets
+
     try:
         return targets.resolve(text)
     except UsageError as error:
@@ -40,6 +52,8 @@ def _target(text: str) -> Target:
 
 
 def _driver(text: str) -> Version:
+    from envcheck.core import cuda
+
     try:
         return cuda.parse_version(text)
     except ValueError as error:
@@ -76,7 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         description="Will this environment work on that GPU?",
     )
-    parser.add_argument("--version", action="version", version=f"envcheck {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     add = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="envcheck")
 
     def command(name: str, text: str, parents: list[_Parser]) -> argparse.ArgumentParser:

@@ -44,6 +44,8 @@ def scan(options: argparse.Namespace) -> int:
     from envcheck.output.progress import bar
 
     with bar(quiet=options.quiet) as shown:
+        if shown.shown:
+            shown.announce(pipeline.total_size(options.paths))
         inventory = pipeline.scan(options.paths, shown.step)
     _save(options, inventory)
     return _answer(options, _judge(options, inventory))

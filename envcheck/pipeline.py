@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-import mmap
 import os
+import stat
 from collections.abc import Callable
 
+from envcheck import sources
 from envcheck.core.model import DeviceFile, Inventory
-from envcheck.guest import device_code
-from envcheck.inflate import inflate
-from envcheck.sources import read_paths
-
-Progress = Callable[[str, int], None]
-"""Called before a file is read, with its name and its bytes."""
+from envcheck.sources import Progress
 
 
 def scan(paths: list[str], progress: Progress) -> Inventory:
     """Read files, directories, wheels and archives; raises FileUnavailable when none is there."""
-    seen = list(read_paths(paths, progress))
-    files = tuple(s.file for s in seen if s.file is not None)
-    return Inventory(source="files", files=files, passed_over=len(seen) - len(files))
+    files: dict[str, DeviceFile] = {}
+    passed_over = 0
+    for seen in sources.read_paths(paths, progress):
+        if seen.file is None:
+            passed_over += 1
+        elif files.setdefault(seen.file.path, seen.file) != seen.file:
+            # An archive may hold a name twice; which one an installer takes is its affair.
+            files[seen.file.path] = DeviceFile(
+                path=seen.file.path,
+                format="other",
+                size=0,
+                problem="its archive holds several files of this name, and they differ",
+            )
+    return Inventory(source="files", files=tuple(files.values()), passed_over=passed_over)
+
+
+def total_size(paths: list[str]) -> int:
+    """Return the bytes of all files that a scan of the paths will come across, for a bar."""
+    walked = (os.path.join(f, n) for p in paths for f, _, names in os.walk(p) for n in names)
+    return sum(map(_size, [*filter(os.path.isfile, paths), *walked]))
 
 
 def collect(python: str, progress: Progress, announce: Callable[[int], None]) -> Inventory:
@@ -34,8 +47,9 @@ def collect(python: str, progress: Progress, announce: Callable[[int], None]) ->
     announce(sum(sizes.values()))
     files = []
     for place in collected.places:
-        progress(place.path, sizes[place.absolute])
+        progress(place.path, 0)
         files.append(_read(place.absolute, place.path))
+        progress(place.path, sizes[place.absolute])
     return Inventory(source="environment", files=tuple(files), environment=collected.environment)
 
 
@@ -53,11 +67,11 @@ def _read(absolute: str, path: str) -> DeviceFile:
         size = _size(absolute)
         return DeviceFile(path=path, format="other", size=size, skipped="a linker's input")
     try:
-        with open(absolute, "rb", buffering=0) as handle:
-            if os.fstat(handle.fileno()).st_size == 0:
-                return device_code.read(b"", path=path, inflate=inflate)
-            with mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as view:
-                return device_code.read(view, path=path, inflate=inflate)
+        if not stat.S_ISREG(os.stat(absolute).st_mode):
+            reason = "not a regular file, not opened"
+            return DeviceFile(path=path, format="other", size=0, skipped=reason)
+        with sources.open_regular(absolute) as handle:
+            return sources.read_code(handle, path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return DeviceFile(path=path, format="other", size=0, problem=reason)

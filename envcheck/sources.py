@@ -10,56 +10,25 @@ import mmap
 import os
 import shutil
 import stat
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from envcheck import unpack
 from envcheck.core.model import DeviceFile
 from envcheck.errors import FileUnavailable
 from envcheck.guest import archive, device_code, elf, fatbin
 from envcheck.inflate import inflate
 
 # Names that never hold device code; everything else is told by content.
-_TEXT = frozenset(
-    [
-        ".py",
-        ".pyi",
-        ".pyc",
-        ".h",
-        ".hpp",
-        ".hh",
-        ".cuh",
-        ".inl",
-        ".txt",
-        ".md",
-        ".rst",
-        ".json",
-        ".yaml",
-        ".yml",
-        ".toml",
-        ".cmake",
-        ".html",
-        ".js",
-        ".css",
-        ".png",
-        ".svg",
-        ".jpg",
-        ".gif",
-        ".csv",
-        ".xml",
-        ".typed",
-        ".pyx",
-        ".pxd",
-        ".ipynb",
-        ".safetensors",
-        ".gguf",
-    ]
-)
+_TEXT = frozenset([
+    ".py", ".pyi", ".pyc", ".pyx", ".pxd", ".h", ".hpp", ".hh", ".cuh", ".inl", ".cmake",
+    ".txt", ".md", ".rst", ".json", ".yaml", ".yml", ".toml", ".xml", ".csv", ".ipynb", ".typed",
+    ".html", ".js", ".css", ".png", ".svg", ".jpg", ".gif", ".safetensors", ".gguf",
+])  # fmt: skip
+_CODE = frozenset({".so", ".o", ".a", ".cubin", ".fatbin", ".ptx"})
 _HEAD = 4096
 _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
@@ -76,29 +45,53 @@ class Seen:
 
 
 Progress = Callable[[str, int], None]
-"""Called with what is being read, and its bytes."""
+"""Called with what is read next, and how many bytes of the given files are read with it."""
 
 
 def read_paths(paths: list[str], progress: Progress) -> Iterator[Seen]:
-    """Yield what every path holds, in a stable order; raises FileUnavailable if all are absent.
+    """Yield what every path holds, in a stable order; raises FileUnavailable if none can be had.
 
-    A path that is absent among others that are not is a problem of its own, and the others
+    A path that cannot be had among others that can is a problem of its own, and the others
     are still read.
     """
-    absent = [path for path in paths if not os.path.exists(path)]
-    if len(absent) == len(paths):
-        message = f"{absent[0]}: no such file or directory"
+    wrong = {path: reason for path in paths if (reason := _unavailable(path))}
+    if len(wrong) == len(set(paths)):
+        path, reason = next(iter(wrong.items()))
+        more = f" (nor {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        message = f"{visible(path)}: {reason}{more}"
         raise FileUnavailable(message, remedy="check the path")
-    for path in paths:
-        if os.path.isdir(path):
+    for path in dict.fromkeys(paths):
+        if path in wrong:
+            yield problem(visible(path), wrong[path])
+        elif os.path.isdir(path):
             yield from _read_directory(path, progress)
         else:
-            yield from _read_file(path, path, progress, given=True)
+            yield from _read_file(path, progress, given=True)
+
+
+def _unavailable(path: str) -> str | None:
+    """Say why a path cannot be read, None when it can."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        return "neither a file nor a directory"
+    return None if os.access(path, os.R_OK) else "no permission to read it"
+
+
+def visible(path: str) -> str:
+    """Return a path as text that UTF-8 can hold: bytes of another encoding are escaped."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def problem(path: str, message: str) -> Seen:
     """Say that a file could not be read."""
     return Seen(DeviceFile(path=path, format="other", size=0, problem=message))
+
+
+def _skip(path: str, reason: str) -> Seen:
+    return Seen(DeviceFile(path=path, format="other", size=0, skipped=reason))
 
 
 def _read_directory(root: str, progress: Progress) -> Iterator[Seen]:
@@ -107,155 +100,178 @@ def _read_directory(root: str, progress: Progress) -> Iterator[Seen]:
     for folder, folders, names in os.walk(root, onerror=errors.append):
         folders.sort()
         for name in sorted(names):
-            path = os.path.join(folder, name)
-            if os.path.islink(path) and _inside(os.path.realpath(path), real):
-                continue  # its target is read under its own name
-            yield from _read_file(path, path, progress, given=False)
+            yield from _read_entry(os.path.join(folder, name), real, progress)
         for name in folders:
             path = os.path.join(folder, name)
             if os.path.islink(path) and not _inside(os.path.realpath(path), real):
-                file = DeviceFile(
-                    path=path,
-                    format="other",
-                    size=0,
-                    skipped="symbolic link to a directory, not followed",
-                )
-                yield Seen(file)
+                yield _skip(visible(path), "symbolic link to a directory, not followed")
     for error in errors:
-        yield problem(str(error.filename), error.strerror or "cannot be read")
+        yield problem(visible(str(error.filename)), error.strerror or "cannot be read")
+
+
+def _read_entry(path: str, root: str, progress: Progress) -> Iterator[Seen]:
+    """Read what a directory lists and what is no directory."""
+    if os.path.islink(path):
+        if not os.path.exists(path):
+            yield _skip(visible(path), "symbolic link to nothing") if _is_code(path) else Seen(None)
+            return
+        if _inside(os.path.realpath(path), root):
+            return  # its target is read under its own name
+    yield from _read_file(path, progress, given=False)
 
 
 def _inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
-def _read_file(path: str, name: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
+def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
     """Read one file of the file system; never opens anything but a regular file."""
+    name = visible(path)
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            yield problem(name, "not a regular file")
-            return
-        progress(name, status.st_size)
-        if not given and Path(name).suffix in _TEXT:
+            yield _skip(name, "not a regular file, not opened")
+        elif not given and Path(path).suffix in _TEXT:
+            progress(name, status.st_size)
             yield Seen(None)
-            return
-        with open(path, "rb", buffering=0) as handle:
-            yield from _read_handle(handle, name, status.st_size, progress, given=given, depth=0)
-    except OSError as error:
-        yield problem(name, error.strerror or str(error))
+        else:
+            with open_regular(path) as handle:
+                budget = unpack.Budget(status.st_size)
+                yield from _read_handle(handle, name, progress, budget, given=given, depth=0)
+    except (OSError, ValueError) as error:
+        yield problem(name, getattr(error, "strerror", None) or str(error))
+
+
+def open_regular(path: str) -> IO[bytes]:
+    """Open a file without waiting, should it have become a FIFO since somebody looked."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return open(descriptor, "rb", buffering=0)
+
+
+def read_code(handle: IO[bytes], name: str) -> DeviceFile:
+    """Map a file and read its device code; raises OSError and ValueError where it cannot be mapped.
+
+    Nothing that a file holds may hide the other files: should a reader fail at it in a way
+    that nobody foresaw, that is a problem of this file too.
+    """
+    if not handle.read(1):
+        return device_code.read(b"", path=name, inflate=inflate)
+    with mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as view:
+        try:
+            return device_code.read(view, path=name, inflate=inflate)
+        except Exception as error:
+            if os.environ.get("ENVCHECK_DEBUG"):
+                raise
+            reason = f"envcheck failed at it, please report: {type(error).__name__}: {error}"
+            return DeviceFile(path=name, format="other", size=len(view), problem=reason)
 
 
 def _read_handle(
-    handle: IO[bytes], name: str, size: int, progress: Progress, *, given: bool, depth: int
+    handle: IO[bytes],
+    name: str,
+    progress: Progress,
+    budget: unpack.Budget,
+    *,
+    given: bool,
+    depth: int,
 ) -> Iterator[Seen]:
     head = handle.read(_HEAD)
-    if zipfile.is_zipfile(handle) and head[:2] == b"PK":
-        yield from _nested(handle, name, progress, depth, _zip_members)
-        return
+    reader = unpack.reader(handle, head, name, given=given)
     handle.seek(0)
-    if _is_tar(head):
-        yield from _nested(handle, name, progress, depth, _tar_members)
+    if reader is not None:
+        yield from _nested(handle, name, progress, budget, depth, reader)
         return
-    if not given and not _of_interest(head, name):
+    if depth == 0:
+        progress(name, os.fstat(handle.fileno()).st_size)
+    if given or _of_interest(head, name):
+        yield Seen(read_code(handle, name))
+    else:
         yield Seen(None)
-        return
-    if size == 0:
-        yield Seen(device_code.read(b"", path=name, inflate=inflate))
-        return
-    with mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as view:
-        yield Seen(device_code.read(view, path=name, inflate=inflate))
-
-
-def _is_tar(head: bytes) -> bool:
-    return (
-        head[257:262] == b"ustar"
-        or head[:2] == b"\x1f\x8b"
-        or head[:3] == b"BZh"
-        or (head[:6] == b"\xfd7zXZ\0")
-    )
 
 
 def _of_interest(head: bytes, name: str) -> bool:
     """Say whether a file found in a directory or archive gets a finding of its own."""
     magics = (elf.MAGIC, archive.AR_MAGIC, archive.THIN_MAGIC, fatbin.MAGIC)
-    suffixes = {".so", ".o", ".a", ".cubin", ".fatbin", ".ptx"}
-    named = ".so." in name or Path(name).suffix in suffixes
-    return head.startswith(magics) or named or device_code.is_ptx(head)
+    return head.startswith(magics) or _is_code(name) or device_code.is_ptx(head)
 
 
-Members = Callable[[IO[bytes]], "Iterator[tuple[str, int, IO[bytes]]]"]
+def _is_code(name: str) -> bool:
+    """Say whether a file calls itself compiled code."""
+    return ".so." in name or Path(name).suffix in _CODE
 
 
 def _nested(
-    handle: IO[bytes], name: str, progress: Progress, depth: int, members: Members
+    handle: IO[bytes],
+    name: str,
+    progress: Progress,
+    budget: unpack.Budget,
+    depth: int,
+    reader: unpack.Reader,
 ) -> Iterator[Seen]:
     """Read the members of an archive, whatever is wrong with it being one problem of its own."""
     if depth >= _MAX_NESTING:
         yield problem(name, f"archives nested more than {_MAX_NESTING} deep")
         return
-    handle.seek(0)
     try:
-        for count, (member, size, stream) in enumerate(members(handle)):
+        for count, member in enumerate(reader(handle, budget)):
             if count >= _MAX_MEMBERS:
                 yield problem(name, f"more than {_MAX_MEMBERS} members")
                 return
-            progress(member, size)
-            yield from _member(f"{name}!/{member}", size, stream, progress, depth)
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        zlib.error,
-        MemoryError,
-    ) as error:
+            inner = f"{name}!/{visible(member.name)}"
+            progress(inner, 0 if depth else member.stored)
+            yield from _read_member(inner, member, progress, budget, depth)
+    except unpack.TooLarge as error:
+        if depth:
+            raise
+        yield problem(name, f"archive: {error}")
+    except unpack.UNREADABLE as error:
         yield problem(name, f"archive: {error or type(error).__name__}")
 
 
-def _zip_members(handle: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
-    with zipfile.ZipFile(handle) as wheel:
-        for info in sorted(wheel.infolist(), key=lambda i: i.header_offset):
-            if not info.is_dir():
-                with wheel.open(info) as stream:
-                    yield info.filename, info.file_size, stream
-
-
-def _tar_members(handle: IO[bytes]) -> Iterator[tuple[str, int, IO[bytes]]]:
-    with tarfile.open(fileobj=handle, mode="r|*") as tar:
-        for info in tar:
-            stream = tar.extractfile(info) if info.isreg() else None
-            if stream is not None:
-                yield info.name, info.size, stream
-
-
-def _member(
-    name: str, size: int, stream: IO[bytes], progress: Progress, depth: int
+def _read_member(
+    name: str, member: unpack.Member, progress: Progress, budget: unpack.Budget, depth: int
 ) -> Iterator[Seen]:
-    suffix = Path(name).suffix
-    if suffix in _TEXT:
+    """Read one member; what is wrong with it does not hide the next."""
+    if Path(name).suffix in _TEXT:
         yield Seen(None)
         return
-    head = stream.read(_HEAD)
-    if not (_of_interest(head, name) or head[:2] == b"PK" or _is_tar(head)):
-        yield Seen(None)
-        return
-    with tempfile.TemporaryFile() as copy:
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if size + _RESERVE > free:
-            yield problem(name, f"{size} bytes unpacked do not fit the {free} bytes free")
-            return
-        copy.write(head)
-        written = len(head)
-        while piece := stream.read(1 << 20):
-            written += len(piece)
-            if written > size:
-                yield problem(name, f"more bytes than the {size} that the archive declares")
+    try:
+        with member.open() as stream:
+            head = stream.read(_HEAD)
+            budget.spend(len(head))
+            if not (_of_interest(head, name) or unpack.may_be_archive(head)):
+                yield Seen(None)
                 return
-            copy.write(piece)
-        copy.flush()
-        copy.seek(0)
-        yield from _read_handle(copy, name, written, progress, given=False, depth=depth + 1)
+            with tempfile.TemporaryFile(dir=_scratch()) as copy:
+                _copy(head, stream, copy, member.size, budget)
+                yield from _read_handle(copy, name, progress, budget, given=False, depth=depth + 1)
+    except unpack.UNREADABLE as error:
+        yield problem(name, f"archive: {error or type(error).__name__}")
+
+
+def _copy(
+    head: bytes, stream: IO[bytes], copy: IO[bytes], size: int, budget: unpack.Budget
+) -> None:
+    """Stream a member to disk; raises OSError or ValueError when it does not fit."""
+    free = shutil.disk_usage(_scratch()).free
+    if size + _RESERVE > free:
+        message = f"{size} bytes unpacked do not fit the {free} bytes free in {_scratch()}"
+        raise OSError(message)
+    written = copy.write(head)
+    while piece := stream.read(1 << 20):
+        budget.spend(len(piece))
+        written += copy.write(piece)
+        if written > size:
+            break
+    if written != size:
+        message = f"{written} bytes or more where the archive declares {size}"
+        raise ValueError(message)
+    copy.flush()
+    copy.seek(0)
+
+
+def _scratch() -> str:
+    """Return where members are streamed to: /tmp is memory on many machines, /var/tmp is disk."""
+    if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK | os.X_OK):  # noqa: S108
+        return "/var/tmp"  # noqa: S108
+    return tempfile.gettempdir()

@@ -11,18 +11,23 @@ from typing import Protocol
 class Bar(Protocol):
     """What the pipeline tells of its progress."""
 
+    shown: bool
+    """False when nobody sees it, and a total need not be found out."""
+
     def announce(self, total: int) -> None:
         """Say how many bytes there are to read."""
 
-    def step(self, name: str, size: int) -> None:
-        """Say which file is read next, and its bytes."""
+    def step(self, name: str, done: int) -> None:
+        """Say which file is being read, and how many bytes are done with it."""
 
 
 class _Silent:
+    shown = False
+
     def announce(self, total: int) -> None:
         pass
 
-    def step(self, name: str, size: int) -> None:
+    def step(self, name: str, done: int) -> None:
         pass
 
 
@@ -33,25 +38,29 @@ def bar(*, quiet: bool) -> Iterator[Bar]:
         yield _Silent()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.table import Column
 
+    from envcheck.output.visible import visible
+
+    name_column = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     columns = (
-        SpinnerColumn(),
         BarColumn(20),
         DownloadColumn(),
-        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=name_column),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
         task = progress.add_task("", total=None)
 
         class _Shown:
-            last = 0
+            shown = True
 
             def announce(self, total: int) -> None:
                 progress.update(task, total=total)
 
-            def step(self, name: str, size: int) -> None:
-                progress.update(task, advance=self.last, description=name[-60:])
-                self.last = size
+            def step(self, name: str, done: int) -> None:
+                text = visible(name.rpartition("!/")[2].rpartition("/")[2])
+                progress.update(task, advance=done, description=text)
 
         yield _Shown()

@@ -1,16 +1,18 @@
-"""Reports for a person in a terminal: a table, what needs attention, one line last."""
+"""Reports for a person in a terminal: rows to read at a glance, what to do, one line last."""
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Sequence
 from typing import IO
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from envcheck.core.model import Finding, Report, Status, Verdict
+from envcheck.output.visible import visible
 
 _STYLES = {
     Status.PASS: "green",
@@ -25,53 +27,153 @@ _VERDICTS = {
     Verdict.INCONCLUSIVE: "bold yellow",
 }
 _MODES = {"native": "native", "jit": "JIT", "none": "missing"}
-_FILES, _DISTRIBUTIONS = "device-code-runs-on-target", "distribution-runs-on-target"
+_BAD = (Status.FAIL, Status.ERROR, Status.WARN)
+_FILES, _PACKAGES = "device-code-runs-on-target", "distribution-runs-on-target"
+# As many rows without trouble as still leave the ones with trouble on the screen.
+_MANY = 20
+_CODE = 7
+"""Width of `missing`, the longest word of the first column."""
+
+_Group = tuple[str, list[tuple[str, Finding]]]
+"""A heading, and what stands below it: each finding under the name that it gets there."""
 
 
 def render(reports: Sequence[Report], stream: IO[str], *, verbosity: int) -> None:
     """Write the reports. Verbosity -1 is the verdict alone, 1 is every finding."""
-    # Off a terminal nothing wraps: a table that is read by a program or a log keeps its lines.
-    wide = None if stream.isatty() else 400
-    console = Console(file=stream, width=wide, highlight=False)
+    seen = Console(file=stream)
+    drawn = io.StringIO()
+    console = Console(
+        file=drawn,
+        # Off a terminal nothing wraps: what a program or a log reads keeps its lines.
+        width=seen.width if seen.is_terminal else 100_000,
+        highlight=False,
+        force_terminal=seen.is_terminal,
+        no_color=seen.no_color,
+    )
+    for report in reports if verbosity >= 0 else ():
+        _render_report(console, report, verbose=verbosity > 0)
+        console.print()
     for report in reports:
-        if verbosity >= 0:
-            _render_table(console, report, verbosity)
-            _render_rest(console, report, verbosity)
-        line = Text(str(report.summary["line"]), style=_VERDICTS[report.verdict])
-        console.print(line, soft_wrap=True)
+        line = visible(str(report.summary["line"]))
+        console.print(Text(line, style=_VERDICTS[report.verdict]), soft_wrap=True)
+    stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
 
-def _render_table(console: Console, report: Report, verbosity: int) -> None:
-    """Write one row for each distribution, or for each file where there are none."""
-    named = [f for f in report.findings if f.check == _DISTRIBUTIONS and "mode" in f.evidence]
-    rows = named or [f for f in report.findings if f.check == _FILES]
-    if verbosity < 1:
-        rows = [f for f in rows if f.status is not Status.SKIP] or rows[:5]
+def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
     target = report.target
     name = target.name if target.name == target.sm else f"{target.name} ({target.sm})"
-    driver = f", driver {report.driver}" if report.driver else ""
-    table = Table(
-        title=f"{name}{driver}",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        header_style="dim",
+    title = f"{name}, driver {report.driver}" if report.driver else name
+    console.print(Text(title, style="bold"))
+    tabled, hidden = _tabled(report, verbose=verbose)
+    groups = [*tabled, *_others(report, verbose=verbose)]
+    remedies: dict[str, int] = {}
+    # Names get a column of their own, but not at the cost of the reasons beside it.
+    longest = max((len(visible(name)) for _, rows in groups for name, _ in rows), default=0)
+    width = min(longest, max(20, console.width * 2 // 5))
+    label = "package" if _table_of(report) == _PACKAGES else "file"
+    console.print(Text(f"{'code':{_CODE}}  {label:{width}}  why", style="dim"))
+    for heading, rows in groups:
+        if heading:
+            console.print(Text(visible(heading), style="dim"), soft_wrap=True)
+        console.print(_table(rows, width, remedies, fold=verbose))
+        if (heading, rows) == tabled[-1] and hidden:
+            console.print(f"{'native':{_CODE}}  {hidden} more (-v shows them)", style="green")
+    for remedy, number in remedies.items():
+        console.print(
+            Text.assemble((f"{f'[{number}]':>{_CODE}}  ", "bold"), (visible(remedy), "cyan")),
+            soft_wrap=True,
+        )
+
+
+def _tabled(report: Report, *, verbose: bool) -> tuple[list[_Group], int]:
+    """Return the rows of packages or files, under the archive they are in, and how many are hidden.
+
+    Packages where an environment was looked at, files elsewhere.
+    """
+    check = _table_of(report)
+    found = [f for f in report.findings if f.check == check]
+    hidden = 0
+    if not verbose:
+        found = [f for f in found if f.status is not Status.SKIP] or found[:_MANY]
+        native = [f for f in found if _is_native(f)]
+        if len(native) > _MANY:
+            found = [f for f in found if not _is_native(f)]
+            hidden = len(native)
+    folder = _common_folder(found)
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for finding in found:
+        archive, inside, name = finding.subject.rpartition("!/")
+        under = folder if not inside and name.startswith(folder) else archive + inside
+        groups.setdefault(under, []).append((finding.subject.removeprefix(under), finding))
+    return [*groups.items()] or [("", [])], hidden
+
+
+def _common_folder(findings: list[Finding]) -> str:
+    """Return the folder that all plain files share, with its final slash, empty for none."""
+    plain = [f.subject for f in findings if "!/" not in f.subject]
+    try:
+        shared = os.path.commonpath([os.path.dirname(path) for path in plain])
+    except ValueError:  # none, or absolute beside relative ones
+        return ""
+    return f"{shared.rstrip('/')}/" if len(plain) > 1 and shared else ""
+
+
+def _table_of(report: Report) -> str:
+    packages = any(f.check == _PACKAGES and "mode" in f.evidence for f in report.findings)
+    return _PACKAGES if packages else _FILES
+
+
+def _is_native(finding: Finding) -> bool:
+    return finding.status is Status.PASS and finding.evidence.get("mode") == "native"
+
+
+def _others(report: Report, *, verbose: bool) -> list[_Group]:
+    """Return what the other checks found and somebody must read, under the check's name."""
+    tabled = _table_of(report)
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for finding in report.findings:
+        matters = verbose or (finding.required and finding.status in _BAD)
+        if finding.check != tabled and matters:
+            groups.setdefault(finding.check, []).append((finding.subject, finding))
+    return list(groups.items())
+
+
+def _table(
+    rows: list[tuple[str, Finding]], width: int, remedies: dict[str, int], *, fold: bool
+) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(width=_CODE, no_wrap=True)
+    table.add_column(width=width, overflow="fold")
+    table.add_column(overflow="fold")
+    for name, finding in rows:
+        shown = visible(name)
+        why = Text(visible(finding.message))
+        if finding.remedy:
+            number = remedies.setdefault(finding.remedy, len(remedies) + 1)
+            why.append(f" [{number}]", style="bold")
+        table.add_row(
+            Text(_word(finding), style=_style(finding)),
+            Text(shown if fold else _shorten(shown, width)),
+            why,
+        )
+    return table
+
+
+def _shorten(path: str, width: int) -> str:
+    """Drop folders from the front of a path until it fits."""
+    if len(path) <= width:
+        return path
+    end = path[-(width - 1) :]
+    return "…" + end[max(0, end.find(os.sep)) :]
+
+
+def _word(finding: Finding) -> str:
+    mode = _MODES.get(str(finding.evidence.get("mode")))
+    return (
+        finding.status.value
+        if finding.status in (Status.SKIP, Status.ERROR)
+        else mode or finding.status.value
     )
-    table.add_column("package" if named else "file", overflow="fold", ratio=None)
-    table.add_column("code", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    if any(f.remedy for f in rows):
-        table.add_column("remedy", overflow="fold")
-    for finding in rows:
-        mode = _MODES.get(str(finding.evidence.get("mode")), finding.status.value)
-        if finding.status in (Status.SKIP, Status.ERROR):
-            mode = finding.status.value
-        cells = [Text(finding.subject), Text(mode, style=_style(finding)), Text(finding.message)]
-        if len(table.columns) > 3:
-            cells.append(Text(finding.remedy, style="cyan"))
-        table.add_row(*cells)
-    console.print(table)
 
 
 def _style(finding: Finding) -> str:
@@ -80,24 +182,3 @@ def _style(finding: Finding) -> str:
         return "yellow"
     jit = finding.status is Status.PASS and finding.evidence.get("mode") == "jit"
     return "yellow" if jit else _STYLES[finding.status]
-
-
-def _render_rest(console: Console, report: Report, verbosity: int) -> None:
-    """Write the findings that the table does not hold and that somebody must read."""
-    tabled = (
-        _DISTRIBUTIONS
-        if any(f.check == _DISTRIBUTIONS and "mode" in f.evidence for f in report.findings)
-        else _FILES
-    )
-    for finding in report.findings:
-        bad = finding.status in (Status.FAIL, Status.ERROR, Status.WARN)
-        if finding.check == tabled or not (verbosity > 0 or (bad and finding.required)):
-            continue
-        status = f"[{_STYLES[finding.status]}]{finding.status.value:5}[/]"
-        console.print(
-            f"{status} {escape(finding.check)}: {escape(finding.subject)}: "
-            f"{escape(finding.message)}",
-            soft_wrap=True,
-        )
-        if finding.remedy:
-            console.print(f"      [cyan]{escape(finding.remedy)}[/]", soft_wrap=True)
