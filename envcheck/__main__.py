@@ -16,28 +16,42 @@ def main() -> int:
         code = cli.main(sys.argv[1:])
         sys.stdout.flush()
     except EnvcheckError as error:
-        print(f"envcheck: error: {error.message}", file=sys.stderr)
+        _say(f"error: {error.message}")
         if error.remedy:
-            print(f"envcheck: try: {error.remedy}", file=sys.stderr)
+            _say(f"try: {error.remedy}")
         if error.exit_code == 1:
-            print("envcheck: nothing was verified", file=sys.stderr)
+            _say("nothing was verified")
         return error.exit_code
     except KeyboardInterrupt:
-        print("envcheck: interrupted; nothing was verified", file=sys.stderr)
+        _say("interrupted; nothing was verified")
         return 130
     except BrokenPipeError:
         # The reader went away (`envcheck ... | head`): there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_stdout()
         return 1
     except Exception as error:  # noqa: BLE001 - the last line of defence
         if os.environ.get("ENVCHECK_DEBUG"):
             raise
-        kind = type(error).__name__
-        print(f"envcheck: error: unexpected {kind}: {error}", file=sys.stderr)
-        print("envcheck: try: ENVCHECK_DEBUG=1, and report what it prints", file=sys.stderr)
-        print("envcheck: nothing was verified", file=sys.stderr)
+        _say(f"error: unexpected {type(error).__name__}: {error}")
+        _say("try: ENVCHECK_DEBUG=1, and report what it prints")
+        _say("nothing was verified")
+        _discard_stdout()
         return 1
     return code
+
+
+def _say(text: str) -> None:
+    from envcheck.output.visible import visible
+
+    print(f"envcheck: {visible(text)}", file=sys.stderr)
+
+
+def _discard_stdout() -> None:
+    """Forget what could not be written, or the interpreter tries once more when it ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return  # there is no stdout
 
 
 if __name__ == "__main__":

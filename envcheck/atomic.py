@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -10,18 +11,22 @@ from envcheck.errors import FileUnavailable
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`; the old file stays when anything fails. Raises FileUnavailable."""
+    """Replace `path` by `data`; the old file stays when anything fails. Raises FileUnavailable.
+
+    A link keeps pointing to its file, which is replaced. What is no file (a device, a folder)
+    is refused: renaming a new file over it would destroy it.
+    """
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        target = os.path.realpath(path)
+        mode = _mode(target)
+        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".envcheck-")
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
         temporary = None
     except OSError as error:
         message = f"{path}: cannot be written: {error.strerror or error}"
@@ -29,3 +34,17 @@ def write(path: Path, data: bytes) -> None:
     finally:
         if temporary is not None:
             os.unlink(temporary)
+
+
+def _mode(target: str) -> int:
+    """Return the permissions that the file has, or that a new one gets; raises OSError."""
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
+    if not stat.S_ISREG(status.st_mode):
+        message = "it exists and is not a regular file"
+        raise OSError(message)
+    return stat.S_IMODE(status.st_mode)

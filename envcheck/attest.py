@@ -7,6 +7,7 @@ the standard fields must not take it for a success.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from dataclasses import dataclass
@@ -52,26 +53,29 @@ def attest(inventory: Inventory, report: Report, origin: Origin) -> bytes:
         message = "an inventory of files has no environment that a manifest could be about"
         raise DocumentInvalid(message)
     algorithm, _, digest = inventory.environment.digest.partition(":")
+    target = codec.to_json(report.target)
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": "environment", "digest": {algorithm: digest}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
-            "result": _result(report),
+            **_standard(report),
             "configuration": [
                 {"name": "targets.toml", "digest": {"sha256": origin.targets_digest}},
                 {"name": "envcheck-gpu", "uri": f"pkg:pypi/envcheck-gpu@{origin.version}"},
-                {"name": "target", "annotations": codec.to_json(report.target)},
+                {
+                    "name": "target",
+                    "content": base64.b64encode(codec.dumps(target).encode()).decode(),
+                    "mediaType": "application/json",
+                    "annotations": target,
+                },
             ],
-            "passedTests": _names(report, Status.PASS),
-            "warnedTests": _names(report, Status.WARN),
-            "failedTests": _failed(report),
             "envcheck": {
                 "schema": MANIFEST_SCHEMA,
                 "tool": {"name": "envcheck-gpu", "version": origin.version},
                 "started": origin.started,
                 "finished": origin.finished,
-                "target": codec.to_json(report.target),
+                "target": target,
                 "inventoryDigest": {"sha256": inventory_digest(inventory)},
                 "inventory": codec.to_json(inventory),
                 "report": codec.to_json(report),
@@ -79,6 +83,16 @@ def attest(inventory: Inventory, report: Report, origin: Origin) -> bytes:
         },
     }
     return json.dumps(statement, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _standard(report: Report) -> dict[str, Any]:
+    """Return the fields that every reader of test results knows."""
+    return {
+        "result": _result(report),
+        "passedTests": _names(report, Status.PASS),
+        "warnedTests": _names(report, Status.WARN),
+        "failedTests": _failed(report),
+    }
 
 
 def _result(report: Report) -> str:
@@ -131,6 +145,11 @@ def read_statement(payload: bytes) -> Manifest:
     if inventory.environment is None or inventory.environment.digest != subject:
         message = "manifest.subject: it is not the environment of the inventory"
         raise SignatureInvalid(message)
+    for name, value in {**_standard(report), "target": codec.to_json(report.target)}.items():
+        said = member["target"] if name == "target" else statement["predicate"][name]
+        if said != value:
+            message = f"manifest.{name}: it is not that of the report beside it"
+            raise SignatureInvalid(message)
     return Manifest(
         subject=subject,
         inventory=inventory,

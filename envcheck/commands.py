@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from envcheck import __version__, atomic
 from envcheck import targets as catalogue
 from envcheck.core import codec
-from envcheck.core.model import Inventory, Report, Target, Verdict
-from envcheck.errors import FileUnavailable, UsageError
+from envcheck.core.model import INVENTORY_SCHEMA, Inventory, Report, Target, Verdict
+from envcheck.errors import DocumentInvalid, FileUnavailable, UsageError
 
 if TYPE_CHECKING:
     from envcheck.sign import SigningKey
@@ -69,10 +69,15 @@ def check(options: argparse.Namespace) -> int:
 
 def judge(options: argparse.Namespace) -> int:
     """Judge a saved inventory again."""
-    data = _read(options.inventory)
-    return _answer(
-        options, _judge(options, codec.loads(Inventory, data, name=str(options.inventory)))
-    )
+    name = str(options.inventory)
+    data = codec.parse(_read(options.inventory), name=name)
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != INVENTORY_SCHEMA:
+        message = (
+            f"{name}.schema: {schema!r} is not {INVENTORY_SCHEMA!r}, which is all that is read"
+        )
+        raise DocumentInvalid(message, remedy="--save-inventory FILE of this version writes one")
+    return _answer(options, _judge(options, codec.from_json(Inventory, data, name)))
 
 
 def keygen(options: argparse.Namespace) -> int:

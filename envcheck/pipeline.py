@@ -67,9 +67,10 @@ def _read(absolute: str, path: str) -> DeviceFile:
         size = _size(absolute)
         return DeviceFile(path=path, format="other", size=size, skipped="a linker's input")
     try:
-        if not stat.S_ISREG(os.stat(absolute).st_mode):
-            reason = "not a regular file, not opened"
-            return DeviceFile(path=path, format="other", size=0, skipped=reason)
+        mode = os.stat(absolute).st_mode
+        if not stat.S_ISREG(mode):
+            reason = "the folder cannot be read" if stat.S_ISDIR(mode) else "not a regular file"
+            return DeviceFile(path=path, format="other", size=0, problem=reason)
         with sources.open_regular(absolute) as handle:
             return sources.read_code(handle, path)
     except (OSError, ValueError) as error:

@@ -96,7 +96,7 @@ def resolve(name: str) -> Target:
     for card in known.cards:
         if wanted in (card.name, card.name.replace("-", "")):
             return Target(name=card.name, sm=sms[card.architecture])
-    if re.fullmatch(r"sm-?\d{2,3}", wanted):
+    if re.fullmatch(r"sm-?[1-9]\d{1,2}", wanted):
         sm = str(Sm(int(wanted.removeprefix("sm").lstrip("-"))))
         return Target(name=sm, sm=sm)
     if re.fullmatch(r"sm-?\d{2,3}[af]", wanted):

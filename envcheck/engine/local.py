@@ -1,13 +1,21 @@
-"""The environment of an interpreter on this machine: a venv, a rental, a laptop."""
+"""The environment of an interpreter on this machine: a venv, a rental, a laptop.
+
+The interpreter is started as its owner starts it, so what its `.pth` files and its
+`sitecustomize` do at every start they do here too; without them `sys.path` would not be the
+one that jobs get. Beyond that nothing of the environment is imported.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import IO
 
 from envcheck import bundle
 from envcheck.core import codec
@@ -15,66 +23,82 @@ from envcheck.errors import EnvcheckError, FileUnavailable
 from envcheck.guest.collect import Collected
 
 _DEADLINE = 300
+_PROBE_DEADLINE = 30
 _TAIL = 400
+_REMEDY = "--python PATH of an interpreter or a venv"
 
 
 def collect(python: str) -> Collected:
     """Run the guest with `python`; raises FileUnavailable when that is no usable interpreter."""
+    _require_version(python)
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         control = Path(folder)
         entry = bundle.stage(control / "bundle")
         request = {"schema": "envcheck/request/v1", "collect": True}
         (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        said = _run([python, "-B", str(entry), folder], python)
+        try:
+            out, err = _run([python, "-B", str(entry), folder], control, _DEADLINE)
+        except subprocess.TimeoutExpired:
+            message = f"{python}: reading its environment took more than {_DEADLINE} s"
+            raise EnvcheckError(message, remedy="look for a hanging file system") from None
         answer = control / "inventory.json"
         if not answer.exists():
-            message = f"{python}: the guest wrote no inventory: {said or 'it said nothing'}"
+            said = " ".join((err or out or "it said nothing").splitlines()[-3:])
+            message = f"{python}: the guest wrote no inventory: {said}"
             raise EnvcheckError(message, remedy=f"{python} --version (3.10 or newer is needed)")
         return codec.loads(Collected, answer.read_bytes(), name=f"inventory of {python}")
 
 
-def _run(command: list[str], python: str) -> str:
-    """Run one command quietly and return the end of what it said."""
-    _require_version(python)
-    try:
-        done = subprocess.run(  # noqa: PLW1510 - the answer is a file, the exit code is not
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_DEADLINE,
+def _run(command: list[str], folder: Path, deadline: int) -> tuple[str, str]:
+    """Run one command, return the ends of stdout and stderr; raises TimeoutExpired and OSError.
+
+    What it says goes to files, which hold any amount of it and, unlike a pipe, end with the
+    command and not with a daemon that it left behind.
+    """
+    with (folder / "stdout").open("w+b") as out, (folder / "stderr").open("w+b") as err:
+        started = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
-    except subprocess.TimeoutExpired:
-        message = f"{python}: reading its environment took more than {_DEADLINE} s"
-        raise EnvcheckError(message, remedy="look for a hanging file system") from None
-    text = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-    return " ".join(text[-_TAIL:].splitlines()[-3:])
+        try:
+            started.wait(deadline)
+        finally:
+            if started.poll() is None:
+                # The whole session, for a wrapper script leaves the interpreter running.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
+        return _tail(out), _tail(err)
+
+
+def _tail(stream: IO[bytes]) -> str:
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - _TAIL))
+    return stream.read(_TAIL).decode("utf-8", "replace").strip()
 
 
 def _require_version(python: str) -> None:
     """Refuse what is no Python of at least 3.10; raises FileUnavailable."""
     if python == sys.executable:
         return
+    if os.path.isdir(python):
+        message = f"{python}: a folder without bin/python"
+        raise FileUnavailable(message, remedy=_REMEDY)
     probe = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run(  # noqa: PLW1510
-            [python, "-I", "-S", "-c", probe],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=30,
-        )
+        with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
+            said, _ = _run([python, "-EsSc", probe], Path(folder), _PROBE_DEADLINE)
     except (OSError, ValueError) as error:
         message = f"{python}: cannot be run: {getattr(error, 'strerror', None) or error}"
-        raise FileUnavailable(message, remedy="--python PATH of an interpreter") from None
+        raise FileUnavailable(message, remedy=_REMEDY) from None
     except subprocess.TimeoutExpired:
         message = f"{python}: does not answer as a Python interpreter"
-        raise FileUnavailable(message, remedy="--python PATH of an interpreter") from None
-    version = done.stdout.decode("ascii", "replace").strip()
-    parts = version.split(".")
-    if done.returncode or len(parts) != 2 or not all(p.isdigit() for p in parts):
+        raise FileUnavailable(message, remedy=_REMEDY) from None
+    major, _, minor = said.partition(".")
+    if not (major.isdigit() and minor.isdigit()):
         message = f"{python}: is not a Python interpreter"
-        raise FileUnavailable(message, remedy="--python PATH of an interpreter")
-    if (int(parts[0]), int(parts[1])) < (3, 10):
-        message = f"{python}: Python {version} is too old"
+        raise FileUnavailable(message, remedy=_REMEDY)
+    if (int(major), int(minor)) < (3, 10):
+        message = f"{python}: Python {said} is too old"
         raise FileUnavailable(message, remedy="use an environment with Python 3.10 or newer")
 
 

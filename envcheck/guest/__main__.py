@@ -5,35 +5,46 @@
 CONTROL is a folder. The host writes CONTROL/request.json: {"schema":
 "envcheck/request/v1", "collect": true}. The guest writes CONTROL/inventory.json and exits
 0 whenever it did; any other exit is a crash. It never speaks on stdout: what stands there
-or on stderr is evidence, not an answer. The folder it was started from is taken off
-`sys.path` once its own modules are loaded, so that it shadows nothing.
+or on stderr is evidence, not an answer.
+
+While it works, `sys.path` holds the bundle and the standard library alone. The environment's
+own `sys.path` is a fact that it is handed, so nothing of the environment can be imported,
+not even a module that has the name of one of the standard library.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 
 def main(control: str) -> None:
     """Read the request, observe, write the answer."""
-    bundle = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.path[0] = bundle
-    from envcheck.core import codec  # noqa: PLC0415 - the bundle is on sys.path only now
+    here = os.path.dirname(os.path.abspath(__file__))
+    looked_at = [p for p in sys.path if os.path.abspath(p) != here]
+    sys.path[:] = [os.path.dirname(os.path.dirname(here)), *_standard_library()]
+    import json  # noqa: PLC0415 - not before sys.path is safe, nor are the others
+
+    from envcheck.core import codec  # noqa: PLC0415
     from envcheck.guest.collect import collect  # noqa: PLC0415
 
-    del sys.path[0]
     with open(os.path.join(control, "request.json"), encoding="utf-8") as handle:
         request = json.load(handle)
     if request.get("schema") != "envcheck/request/v1":
         message = f"unknown request schema: {request.get('schema')!r}"
         raise SystemExit(message)
-    text = codec.dumps(collect())
+    text = codec.dumps(collect(looked_at))
     partial = os.path.join(control, "inventory.json.partial")
-    with open(partial, "w", encoding="utf-8") as handle:
+    # A file name in another encoding comes out as the JSON escape of its lone surrogates.
+    with open(partial, "w", encoding="utf-8", errors="backslashreplace") as handle:
         handle.write(text)
     os.replace(partial, os.path.join(control, "inventory.json"))
+
+
+def _standard_library() -> list[str]:
+    folder = os.path.dirname(os.path.abspath(os.__file__))
+    names = ("lib-dynload", f"python{sys.version_info[0]}{sys.version_info[1]}.zip")
+    return [p for p in sys.path if os.path.basename(p) in names or os.path.abspath(p) == folder]
 
 
 if __name__ == "__main__":

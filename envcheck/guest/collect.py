@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import site
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.guest import distributions, torch_facts
+from envcheck.guest.distributions import visible
 
 COLLECTED_SCHEMA = "envcheck/collected/v1"
 _VARIABLES = ("BNB_CUDA_VERSION",)
@@ -38,10 +38,11 @@ class Collected:
     places: tuple[Place, ...]
 
 
-def collect() -> Collected:
-    """Read the environment of the interpreter that runs this; imports nothing of it."""
-    folders = site_folders(sys.path)
+def collect(path: list[str]) -> Collected:
+    """Read the environment whose `sys.path` this is; imports nothing of it."""
+    folders = site_folders(path)
     found = distributions.read_all(folders)
+    folders += [f for f in distributions.editable_folders(folders) if f not in folders]
     torches = [t for t in map(torch_facts.read_torch, folders) if t is not None]
     versions = {d.name: d.version for d in found}
     triton = versions.get("triton") or versions.get("pytorch-triton")
@@ -67,42 +68,81 @@ def site_folders(path: list[str]) -> list[str]:
         os.path.realpath(p) for key in ("stdlib", "platstdlib") if (p := sysconfig.get_path(key))
     }
     standard |= {os.path.join(p, "lib-dynload") for p in standard}
-    known = {os.path.realpath(p) for p in (*site.getsitepackages(), site.getusersitepackages())}
     seen: dict[str, None] = {}
     for entry in path:
         real = os.path.realpath(entry)
-        if entry and os.path.isdir(real) and (real in known or real not in standard):
+        if entry and os.path.isdir(real) and real not in standard:
             seen.setdefault(real)
     return list(seen)
 
 
 def _places(folders: list[str], found: tuple[Distribution, ...]) -> Iterator[Place]:
-    """Yield every compiled file once, under its path relative to the first folder that has it."""
+    """Yield every compiled file that a job could load, under its path below its folder.
+
+    A package in a later folder that an earlier one has too is never imported, so its files
+    are not there.
+    """
     seen: set[str] = set()
+    packages: set[str] = set()
     for folder in folders:
-        inner = [f for f in folders if f != folder and f.startswith(folder + os.sep)]
+        inner = {f for f in folders if f != folder}
         for absolute in _walk(folder, inner):
-            path = os.path.relpath(absolute, folder).replace(os.sep, "/")
-            yield Place(path=absolute if path in seen else path, absolute=absolute)
-            seen.add(path)
-        for path in {p for d in found for p in d.files if p.startswith("..")} - seen:
+            path = os.path.relpath(absolute, folder)
+            if path not in seen and path.partition(os.sep)[0] not in packages:
+                seen.add(path)
+                yield Place(path=visible(path), absolute=absolute)
+        packages |= _packages(folder)
+        outside = {p for d in found for p in d.files if p.startswith("..")} - seen
+        for path in sorted(outside):
             absolute = os.path.normpath(os.path.join(folder, path))
             if os.path.isfile(absolute):
                 seen.add(path)
                 yield Place(path=path, absolute=absolute)
 
 
-def _walk(folder: str, inner: list[str]) -> Iterator[str]:
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            f for f in folders if f not in _SKIPPED_FOLDERS and os.path.join(where, f) not in inner
-        )
-        for name in sorted(names):
-            if not distributions.is_compiled(name):
-                continue
+def _packages(folder: str) -> set[str]:
+    """Return the regular packages of a folder; those without __init__ merge across folders."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
+    except OSError:
+        return set()
+    return {n for n in names if os.path.isfile(os.path.join(folder, n, "__init__.py"))}
+
+
+def _walk(folder: str, others: set[str]) -> Iterator[str]:
+    """Yield the compiled files below a folder, and the folders there that cannot be read.
+
+    Links are followed, for some installers link whole packages, but each folder is read once
+    and none that holds this one.
+    """
+    errors: list[OSError] = []
+    visited = {*others, *_ancestors(folder)}
+    for where, folders, names in os.walk(folder, followlinks=True, onerror=errors.append):
+        kept = []
+        for name in sorted(folders):
             path = os.path.join(where, name)
-            if not os.path.islink(path) or not os.path.realpath(path).startswith(folder + os.sep):
+            real = os.path.realpath(path)
+            alias = real in visited or _links_inside(path, real, folder)
+            if name not in _SKIPPED_FOLDERS and not alias:
+                visited.add(real)
+                kept.append(name)
+        folders[:] = kept
+        for name in sorted(filter(distributions.is_compiled, names)):
+            path = os.path.join(where, name)
+            if not _links_inside(path, os.path.realpath(path), folder):
                 yield path
+    yield from (error.filename for error in errors)
+
+
+def _ancestors(folder: str) -> Iterator[str]:
+    while folder != (folder := os.path.dirname(folder)):
+        yield folder
+
+
+def _links_inside(path: str, real: str, folder: str) -> bool:
+    """Say whether a link leads to what the folder holds under a name of its own."""
+    return os.path.islink(path) and real.startswith(folder + os.sep)
 
 
 def _driver() -> str | None:

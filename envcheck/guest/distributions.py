@@ -15,9 +15,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from email.parser import HeaderParser
 from importlib import metadata
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envcheck.core.model import Distribution
 
@@ -32,29 +34,65 @@ def is_compiled(path: str) -> bool:
 
 
 def read_all(folders: Iterable[str]) -> tuple[Distribution, ...]:
-    """Read the distributions of site directories, sorted by name and version."""
-    found = [_read(entry) for folder in folders for entry in metadata.distributions(path=[folder])]
-    return tuple(sorted(found, key=lambda d: (d.name, d.version)))
+    """Read the distributions of site directories, sorted by name and version.
+
+    Of one that several directories have, the first counts: it is the one that is imported.
+    """
+    found: dict[str, list[Distribution]] = {}
+    for folder in folders:
+        here: dict[str, list[Distribution]] = {}
+        for entry in metadata.distributions(path=[folder]):
+            distribution = _read(entry)
+            here.setdefault(distribution.name, []).append(distribution)
+        found = {**here, **found}
+    every = (d for same in found.values() for d in same)
+    return tuple(sorted(every, key=lambda d: (d.name, d.version, d.record_digest or "")))
+
+
+def editable_folders(folders: Iterable[str]) -> Iterator[str]:
+    """Yield the folders of projects that are installed in place (`pip install --editable`)."""
+    for folder in folders:
+        for entry in metadata.distributions(path=[folder]):
+            data = _direct_url(entry)
+            info = data.get("dir_info")
+            parts = urlsplit(data.get("url", ""))
+            if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
+                project = os.path.realpath(unquote(parts.path))
+                if os.path.isdir(project):
+                    yield project
 
 
 def _read(entry: metadata.Distribution) -> Distribution:
     folder = os.path.basename(str(getattr(entry, "_path", "unknown")))
     # A broken installation may have no METADATA; it is named by its folder then.
-    whole = entry.read_text("METADATA") or entry.read_text("PKG-INFO")
-    name, version = (entry.metadata["Name"], entry.metadata["Version"]) if whole else (None, None)
-    rows = _rows(entry.read_text("RECORD"))
+    text = next(filter(None, (_text(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
+    headers = HeaderParser().parsestr(text)
+    rows = _rows(_text(entry, "RECORD"))
     return Distribution(
-        name=normalise(name or folder),
-        version=version or "unknown",
+        name=normalise(str(headers["Name"] or visible(folder))),
+        version=str(headers["Version"] or "unknown"),
         record_digest=None if rows is None else record_digest(rows),
-        direct_url=_direct_url(entry.read_text("direct_url.json")),
-        files=tuple(sorted(row[0] for row in rows or () if is_compiled(row[0]))),
+        direct_url=_origin(_direct_url(entry)),
+        files=tuple(sorted({row[0] for row in rows or () if is_compiled(row[0])})),
         requires=tuple(
-            r
-            for r in entry.requires or ()
-            if re.split(r"[\s;(<>=!~\[]", r, maxsplit=1)[0].lower() in _OF_INTEREST
+            line
+            for line in map(str, headers.get_all("Requires-Dist") or ())
+            if re.split(r"[\s;(<>=!~\[]", line, maxsplit=1)[0].lower() in _OF_INTEREST
         ),
     )
+
+
+def visible(text: str) -> str:
+    """Return text that UTF-8 can hold: bytes of another encoding are escaped."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _text(entry: metadata.Distribution, name: str) -> str | None:
+    """Return one file of a dist-info directory, None when it is absent or unreadable."""
+    try:
+        return entry.read_text(name)
+    except (OSError, ValueError):
+        return None
 
 
 def normalise(name: str) -> str:
@@ -63,15 +101,19 @@ def normalise(name: str) -> str:
 
 
 def _rows(record: str | None) -> list[tuple[str, str, str]] | None:
+    """Return the rows of RECORD, None without one that can be read."""
     if record is None:
         return None
-    padded = ([*row, "", "", ""][:3] for row in csv.reader(record.splitlines()) if row)
-    return [(path.replace(os.sep, "/"), digest, size) for path, digest, size in padded]
+    try:
+        rows = [[*row, "", "", ""] for row in csv.reader(record.splitlines()) if row]
+    except csv.Error:
+        return None
+    return [(path.replace(os.sep, "/"), digest, size) for path, digest, size, *_ in rows]
 
 
 def record_digest(rows: Iterable[tuple[str, str, str]]) -> str:
     """Return the SHA-256 over the rows of RECORD that every machine shares."""
-    stable = sorted(",".join(row) for row in rows if _is_stable(*row))
+    stable = sorted({",".join(row) for row in rows if _is_stable(*row)})
     return hashlib.sha256("\n".join(stable).encode()).hexdigest()
 
 
@@ -88,13 +130,22 @@ def environment_digest(distributions: Iterable[Distribution]) -> str:
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _direct_url(text: str | None) -> str | None:
-    """Return where a distribution was installed from, without user name and password."""
+def _direct_url(entry: metadata.Distribution) -> dict[str, Any]:
+    """Return what direct_url.json says, empty when there is none that can be read."""
     try:
-        data = json.loads(text) if text else None
-        parts = urlsplit(data["url"]) if isinstance(data, dict) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+        data = json.loads(_text(entry, "direct_url.json") or "{}")
+        urlsplit(data["url"] if isinstance(data, dict) else "")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _origin(data: dict[str, Any]) -> str | None:
+    """Return where a distribution was installed from, without anything that may be a secret.
+
+    User name and password are one place for it, the query of a signed address another.
+    """
+    if "url" not in data:
         return None
-    if parts is None:
-        return None
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    parts = urlsplit(str(data["url"]))
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))

@@ -6,10 +6,13 @@ import ast
 import mmap
 import os
 import re
+from typing import IO
 
 from envcheck.core.model import Assembler, Torch, Triton
 
-_ARCH_LIST = re.compile(rb"(?:sm_\d{2,3}[af]? )+(?:sm|compute)_\d{2,3}[af]?(?=[\0 ])[^\0]*")
+_ARCH_LIST = re.compile(
+    rb"(?:sm_\d{2,3}[af]? ){1,64}(?:sm|compute)_\d{2,3}[af]?(?=[\0 ])[^\0]{0,999}"
+)
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+), V[\d.]+")
 # c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&), exported
 # by libc10.so under one of two names; which one tells the C++ ABI that torch was built with.
@@ -38,7 +41,10 @@ def read_triton(site: str, version: str) -> Triton | None:
     folder = os.path.join(site, "triton", "backends", "nvidia", "bin")
     if not os.path.isdir(os.path.join(site, "triton")):
         return None
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        names = []
     return Triton(
         version=version,
         assemblers=tuple(
@@ -49,12 +55,19 @@ def read_triton(site: str, version: str) -> Triton | None:
     )
 
 
+def _open(path: str) -> IO[bytes]:
+    """Open a regular file; anything else is as good as absent."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(path)
+    return open(path, "rb")
+
+
 def _constants(path: str) -> dict[str, str]:
     """Return the string constants that a module assigns, without running it."""
     try:
-        with open(path, encoding="utf-8") as handle:
+        with _open(path) as handle:
             tree = ast.parse(handle.read(_MAX_SOURCE))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     found = {}
     for node in tree.body:
@@ -72,7 +85,7 @@ def _constants(path: str) -> dict[str, str]:
 def _find(path: str, literal: bytes, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
     """Match `pattern` where `literal` stands: a plain search first, because it is much faster."""
     try:
-        with open(path, "rb") as handle:
+        with _open(path) as handle:
             view = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
     except (OSError, ValueError):
         return None
