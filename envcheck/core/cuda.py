@@ -70,7 +70,7 @@ LAST_BRANCH_BELOW_SM_75 = 580
 
 def parse_version(text: str) -> Version:
     """Read `580.65.06` as (580, 65, 6); raises ValueError when it is not dotted numbers."""
-    if re.fullmatch(r"\d{1,6}(\.\d{1,6}){0,3}", text) is None:
+    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6}){0,3}", text) is None:
         message = f"not a version of dotted numbers: {text!r}"
         raise ValueError(message)
     return tuple(int(part) for part in text.split("."))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PATTERN = re.compile(r"(?:sm_|compute_)(\d{2,3})([af]?)")
+_PATTERN = re.compile(r"(?:sm_|compute_)([0-9]{2,3})([af]?)")
 
 # Tegra parts run only their own cubins, and nobody else's. sm_101 is Thor's first name.
 TEGRA = frozenset({53, 62, 72, 87, 88, 110})
@@ -101,4 +101,5 @@ def ptx_fits(code: Sm, target: Sm) -> bool:
         return code.silicon == target.silicon
     if code.suffix == "f":
         return target.silicon in code.family and code.silicon <= target.silicon
-    return code.silicon <= target.silicon
+    # An old name counts as it is written: ptxas 13.5 takes `.target sm_101` for sm_103.
+    return code.number <= target.silicon
