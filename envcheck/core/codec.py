@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -20,11 +22,16 @@ from envcheck.errors import DocumentInvalid
 
 T = TypeVar("T")
 _MAX_DEPTH = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dumps(value: object) -> str:
-    """Write a value as indented JSON with a final newline; raises ValueError for NaN."""
-    return json.dumps(to_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Write a value as indented JSON with a final newline; raises ValueError for NaN.
+
+    The bytes of a file name that are no UTF-8 are surrogates in Python; escaped, they survive.
+    """
+    text = json.dumps(to_json(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def to_json(value: object) -> Any:
@@ -45,7 +52,12 @@ def parse(text: str | bytes, *, name: str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_unique,
+        )
     except (ValueError, RecursionError) as error:
         message = f"{name}: not valid JSON: {error or 'nested too deeply'}"
         raise DocumentInvalid(message) from None
@@ -65,6 +77,14 @@ def from_json(kind: type[T], data: object, path: str) -> T:
 def _refuse_constant(word: str) -> None:
     message = f"{word} is not a JSON number"
     raise ValueError(message)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        message = f"{text[:20]} is too large a number"
+        raise ValueError(message)
+    return number
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -113,7 +113,18 @@ def test_single_digits_get_their_zero_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "580.", ".65", "580.65.06.1.2", "580,65", "v580", "580.65-06", "５８０", "1234567"]
+    "text",
+    [
+        "",
+        "580.",
+        ".65",
+        "580.65.06.1.2",
+        "580,65",
+        "v580",
+        "580.65-06",
+        "\uff15\uff18\uff10",
+        "1234567",
+    ],
 )
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a version of dotted numbers"):
@@ -141,8 +152,11 @@ def test_every_target_of_the_assembler_that_a_card_can_have_has_a_least_isa() ->
 # Toolkit release notes and the targets that NVRTC lists: the first release for each card.
 @pytest.mark.parametrize(
     ("sm", "branch"),
-    [("sm_80", (450,)), ("sm_86", (455,)), ("sm_89", (520,)), ("sm_90", (520,)), ("sm_100", (570,))]
-    + [("sm_120", (570,)), ("sm_121", (575,)), ("sm_103", (575,)), ("sm_110", (580,))],
+    [
+        *(("sm_80", (450,)), ("sm_86", (455,)), ("sm_89", (520,)), ("sm_90", (520,))),
+        *(("sm_100", (570,)), ("sm_120", (570,)), ("sm_121", (575,)), ("sm_103", (575,))),
+        ("sm_110", (580,)),
+    ],
 )
 def test_first_driver_branch_of_a_card(sm: str, branch: cuda.Version) -> None:
     assert cuda.driver_of_sm(Sm.parse(sm)) == branch

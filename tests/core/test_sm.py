@@ -94,8 +94,10 @@ def test_parse_reads_both_spellings(text: str, number: int, suffix: str) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", "90", "sm_", "sm_9", "sm_9000", "sm_90b", "sm_90af", "SM_90", " sm_90", "sm_90\n", "sm-90"]
-    + ["gfx942", "compute_", "sm_９０", "sm_90a "],
+    [
+        *("", "90", "sm_", "sm_9", "sm_9000", "sm_90b", "sm_90af", "SM_90", " sm_90", "sm_90\n"),
+        *("sm-90", "gfx942", "compute_", "sm_90a ", "sm_\uff19\uff10"),
+    ],
 )
 def test_parse_refuses_what_is_no_sm_and_quotes_it(text: str) -> None:
     with pytest.raises(ValueError, match="not an SM version") as refused:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Write `ptxas_targets.json`: which `.target` an assembler takes for which card, and since when.
 
     python ask_ptxas.py PTXAS > ptxas_targets.json
@@ -66,7 +65,7 @@ def main(ptxas: str) -> None:
         "least_isa": {t: next(v for v in VERSIONS if known[v, t]) for t in TARGETS},
         "takes_isa": [v for v in VERSIONS if known[v, "sm_75"]],
     }
-    print(json.dumps(document, indent=1))
+    sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
 main(sys.argv[1])

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Write `device_requirement.json`: PyTorch's own table of which code runs on which device.
 
     python copy_device_requirement.py > device_requirement.json
@@ -11,6 +10,7 @@ that it names.
 from __future__ import annotations
 
 import json
+import sys
 
 import torch
 import torch.cuda
@@ -21,16 +21,10 @@ def expand(table: dict) -> dict[str, list[int]]:
     return {str(code): [d for d in devices if d in rule] for code, rule in table.items()}
 
 
-print(
-    json.dumps(
-        {
-            "source": "torch/cuda/__init__.py, BSD-3-Clause",
-            "version": torch.__version__,
-            "runs_on": expand(torch.cuda.DEVICE_REQUIREMENT),
-            "runs_on_since_cuda_13_2": expand(
-                torch.cuda.DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION
-            ),
-        },
-        indent=1,
-    )
-)
+document = {
+    "source": "torch/cuda/__init__.py, BSD-3-Clause",
+    "version": torch.__version__,
+    "runs_on": expand(torch.cuda.DEVICE_REQUIREMENT),
+    "runs_on_since_cuda_13_2": expand(torch.cuda.DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION),
+}
+sys.stdout.write(json.dumps(document, indent=1) + "\n")
