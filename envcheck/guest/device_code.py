@@ -53,7 +53,8 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
     if not packed and not problem and not skipped:
         skipped = "no device code"
     elif not any(c.has_code for c in packed) and packed and not problem:
-        skipped = "only a link stub without code"
+        stub = any(c.code for c in packed)
+        skipped = "only a link stub without code" if stub else "only containers without entries"
     return DeviceFile(
         path=path,
         format=facts.format,
@@ -78,7 +79,8 @@ def _identify(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
         return _with(facts, format="archive", skipped="thin archive: its members are elsewhere")
     if head.startswith(fatbin.MAGIC):
         return _with(facts, format="fatbin")
-    if is_ptx(head):
+    # By name too: a text called .ptx that lacks what PTX begins with is broken, not of no interest.
+    if is_ptx(head) or (facts.path.endswith(".ptx") and b"\0" not in head):
         bare = cubin.bare_ptx(bytes(buffer[:_MAX_PTX]))
         code = cubin.code_of_ptx(bare)
         one = Container(section="file", code=(code,), has_code=cubin.ptx_has_code(bare))
@@ -118,7 +120,11 @@ def _group(
         # Sorting keeps equals in place: of two PTX texts for one SM a driver takes the first.
         code = tuple(sorted(dict.fromkeys(e.code for e in entries), key=_code_key))
         shapes.setdefault((section, code), []).append(_readable(entries))
-    has = {shape: _any_code(buffer, groups, inflate) for shape, groups in shapes.items()}
+    has = {
+        (section, code): any(c.kind not in ("sass", "ptx") for c in code)
+        or _any_code(buffer, groups, inflate)
+        for (section, code), groups in shapes.items()
+    }
     reached = {reach(usable_code(form, *shape)) for shape in shapes if has[shape]}
     size = sum(group[0].unpacked for groups in shapes.values() for group in groups if group)
     named = names and len(reached - {frozenset()}) > 1 and size <= _MAX_NAMED
