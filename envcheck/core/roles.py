@@ -52,7 +52,8 @@ def _role(
     if choice is not None and choice.loaded is False:
         return Role(required=False, loaded=False, why=choice.why)
     if choice is not None and choice.loaded is None:
-        group = [p for p, c in picked.items() if c.package == choice.package]
+        folder = file.path.rpartition("/")[0]
+        group = [p for p in picked if p.rpartition("/")[0] == folder]
         if not covered[file.path] and any(covered[p] for p in group):
             return Role(required=False, loaded=True, why=choice.why, alternative=True)
         return Role(required=True, loaded=True, why="", alternative=True)
@@ -78,7 +79,8 @@ def _optional(file: DeviceFile, inventory: Inventory, covered: Mapping[str, bool
         return True
     held = (*coverage.codes(file, "sass"), *coverage.codes(file, "ptx"))
     package = _package(file.path)
-    return all(s.suffix for s in held) and any(
+    special = bool(held) and all(s.suffix for s in held)
+    return special and any(
         ok and _package(path) == package for path, ok in covered.items()
     )
 

@@ -80,8 +80,10 @@ def _bitsandbytes(
     group: dict[tuple[int, int], list[str]], cuda: str | None, override: str | None
 ) -> dict[str, Choice]:
     chosen: tuple[int, int] | None
-    if override is not None and override.isdigit() and len(override) > 2:
-        chosen = int(override[:2]), int(override[2:])
+    if override is not None:
+        # No fallback: an absent version or anything but digits is refused by the loader.
+        digits = re.fullmatch(r"([0-9]{2})([0-9]{1,3})", override)
+        chosen = (int(digits[1]), int(digits[2])) if digits is not None else None
         why = f"BNB_CUDA_VERSION={override} is set"
     elif cuda is not None:
         major, _, minor = cuda.partition(".")
