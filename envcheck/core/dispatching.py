@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 
+# What follows the name is a version, the hash of a vendored copy, or `_static`.
 _NAMES = re.compile(
-    r"lib(cublas|cublasLt|cudnn|cufft|cufile|curand|cusolver|cusparse|cutensor|cudss|nccl|npp"
-    r"|nvJitLink|nvinfer|nvjpeg|nvrtc|nvshmem)"
+    r"lib(cublas(Lt)?|cudnn(_\w+)?|cufftw?|cufile|curand|cusolver(Mg)?|cusparse(Lt)?|cutensor(Mg)?"
+    r"|cudss(_\w+)?|nccl|npp\w+|nvJitLink|nvinfer(_\w+)?|nvjpeg(2k)?|nvrtc|nvshmem(_\w+)?)"
+    r"(_static)?[.-]"
 )
 
 

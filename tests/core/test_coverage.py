@@ -11,7 +11,9 @@ from envcheck.core.cuda import parse_version
 from envcheck.core.sm import Sm
 
 
-def met(sm: str, *parts: object, driver: str | None = None, form: str = "shared-object") -> Coverage:
+def met(
+    sm: str, *parts: object, driver: str | None = None, form: str = "shared-object"
+) -> Coverage:
     version = None if driver is None else parse_version(driver)
     return of_file(device_file("a.so", *parts, form=form), Sm.parse(sm), version)
 
