@@ -20,14 +20,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_every_path_named_exists():
     named = re.findall(r"`((?:envcheck|images|tests|kernels)/[\w./-]+|[A-Z]+\.md)`", README)
     assert len(named) > 10
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    paths = [path for path in named if not path.endswith("/v1")]  # names of schemas
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_the_table_of_checks_is_the_tuple_of_checks():
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", README, re.MULTILINE)
-    assert [row for row in rows if row[0].endswith("-target") or "-pin" in row[0]] == [
-        (check.id, check.claim) for check in CHECKS
-    ]
+    table = README.partition("| check | claims |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", table, re.MULTILINE)
+    assert rows == [(check.id, check.claim) for check in CHECKS]
 
 
 def test_the_table_of_exit_codes_is_what_the_program_returns():
