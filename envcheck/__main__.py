@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -13,6 +14,9 @@ def main() -> int:
     try:
         from envcheck import cli
 
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A letter that the terminal's encoding lacks must not end the program.
+            sys.stdout.reconfigure(errors="backslashreplace")
         code = cli.main(sys.argv[1:])
         sys.stdout.flush()
     except EnvcheckError as error:

@@ -44,11 +44,7 @@ class _Parser(argparse.ArgumentParser):
 def _target(text: str) -> Target:
     from envcheck import targets
 
-    try:
-        return targets.resolve(text)
-    except UsageError as error:
-        message = f"{error.message} ({error.remedy})"
-        raise argparse.ArgumentTypeError(message) from None
+    return targets.resolve(text)
 
 
 def _driver(text: str) -> Version:

@@ -7,7 +7,7 @@ import getpass
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ def targets(options: argparse.Namespace) -> int:
     """List the known architectures and cards."""
     known = catalogue.catalogue()
     if options.format == "json":
-        sys.stdout.write(codec.dumps({"schema": "envcheck/targets/v1", **codec.to_json(known)}))
+        _write(codec.dumps({"schema": "envcheck/targets/v1", **codec.to_json(known)}).encode())
         return 0
     from envcheck.output import catalogue as listing
 
@@ -108,7 +108,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.save_inventory is not None:
         atomic.write(options.save_inventory, codec.dumps(manifest.inventory).encode())
     if options.format == "json":
-        sys.stdout.write(payload.decode("utf-8") + "\n")
+        _write(payload + b"\n")
         return 0
     report = manifest.report
     if not options.quiet:
@@ -125,16 +125,16 @@ def verify(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Say what a check claims, how it looks, and what to do."""
     from envcheck.checks import CHECKS
+    from envcheck.output import explanation
 
     if options.check is None:
-        for known in CHECKS:
-            print(f"{known.id:30} {known.claim}")
+        explanation.render_list(CHECKS, sys.stdout)
         return 0
     found = next((c for c in CHECKS if c.id == options.check), None)
     if found is None:
         message = f"no check is named {options.check!r}"
         raise UsageError(message, remedy=f"one of {', '.join(c.id for c in CHECKS)}")
-    print(f"{found.id}\n\nclaims    {found.claim}\nlooks     {found.how}\ndo        {found.remedy}")
+    explanation.render(found, sys.stdout)
     return 0
 
 
@@ -150,13 +150,24 @@ def _answer(options: argparse.Namespace, reports: list[Report]) -> int:
     if options.format == "json":
         from envcheck.output import json
 
-        sys.stdout.write(json.render(reports))
+        _write(json.render(reports).encode())
     else:
         from envcheck.output import text
 
         verbosity = int(options.verbose) - 2 * int(options.quiet)
         text.render(reports, sys.stdout, verbosity=max(-1, verbosity))
-    return max((r.verdict for r in reports), key=_WORST.index).exit_code
+    return worst(r.verdict for r in reports).exit_code
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict that decides the exit code of several."""
+    return max(verdicts, key=_WORST.index)
+
+
+def _write(document: bytes) -> None:
+    """Write JSON to stdout: always UTF-8, whatever the locale says."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(document)
 
 
 def _save(options: argparse.Namespace, inventory: Inventory) -> None:

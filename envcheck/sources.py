@@ -218,8 +218,9 @@ def _nested(
                 yield problem(name, f"more than {_MAX_MEMBERS} members")
                 return
             inner = f"{name}!/{visible(member.name)}"
-            progress(inner, 0 if depth else member.stored)
+            progress(inner, 0)
             yield from _read_member(inner, member, progress, budget, depth)
+            progress(inner, 0 if depth else member.stored)
     except unpack.TooLarge as error:
         if depth:
             raise

@@ -55,7 +55,7 @@ def render(reports: Sequence[Report], stream: IO[str], *, verbosity: int) -> Non
         console.print()
     for report in reports:
         line = visible(str(report.summary["line"]))
-        console.print(Text(line, style=_VERDICTS[report.verdict]), soft_wrap=True)
+        console.print(Text(line, style=_VERDICTS[report.verdict]))
     stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
 
@@ -79,6 +79,7 @@ def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
         if (heading, rows) == tabled[-1] and hidden:
             console.print(f"{'native':{_CODE}}  {hidden} more (-v shows them)", style="green")
     for remedy, number in remedies.items():
+        # Not wrapped: a command is there to be copied.
         console.print(
             Text.assemble((f"{f'[{number}]':>{_CODE}}  ", "bold"), (visible(remedy), "cyan")),
             soft_wrap=True,
