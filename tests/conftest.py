@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 DATA = Path(__file__).parent / "data"
+# The scripts that made the samples also make the odd files of single tests.
+sys.path.append(str(DATA))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,11 @@ instance, is what must exist for a card.
 
 from __future__ import annotations
 
+import re
+
 _ANONYMOUS = "_GLOBAL__N_"
+# `L` marks internal linkage. No name is longer than six digits say.
+_LENGTH = re.compile("L?([0-9]{1,6})")
 
 
 def function_name(mangled: str) -> str:
@@ -20,17 +24,9 @@ def function_name(mangled: str) -> str:
         at += 1
         while mangled[at : at + 1] in ("r", "V", "K"):
             at += 1
-    while True:
-        if mangled[at : at + 1] == "L":  # internal linkage
-            at += 1
-        digits = at
-        while mangled[digits : digits + 1].isdigit():
-            digits += 1
-        if digits == at:
-            break
-        end = digits + int(mangled[at:digits])
-        parts.append(mangled[digits:end])
-        at = end
+    while length := _LENGTH.match(mangled, at):
+        at = length.end() + int(length[1])
+        parts.append(mangled[length.end() : at])
         if not nested:
             break
     names = [p for p in parts if not p.startswith((_ANONYMOUS, "_INTERNAL_"))]
