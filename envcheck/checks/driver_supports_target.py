@@ -24,6 +24,16 @@ class _Need:
 
 
 def _run(question: Question) -> Iterator[Finding]:
+    last = cuda.LAST_BRANCH_BELOW_SM_75
+    if question.driver is not None and question.sm.silicon < 75 and question.driver[0] > last:
+        yield CHECK.finding(
+            f"driver {cuda.driver_text(question.driver)}",
+            Status.FAIL,
+            f"too new: branch {last} is the last that supports {question.sm}",
+            remedy=f"use a host with a driver of branch {last}",
+            domain=Domain.HOST,
+        )
+        return
     needs = _needs(question)
     if not needs:
         yield CHECK.skip("driver", "nothing that was looked at says which driver it needs")
@@ -93,7 +103,8 @@ CHECK = Check(
     id="driver-supports-target",
     claim="The driver is new enough for the card, the CUDA runtime and PTX left to compile.",
     how=(
-        "Takes the highest of: the first driver branch that knows the SM; the floor of the CUDA "
+        "Takes the highest of: the first driver branch that knows the SM (no branch after 580 "
+        "knows one below sm_75); the floor of the CUDA "
         "major that torch (or a scanned library) is built with, by minor-version compatibility; "
         "and the driver whose compiler takes the PTX ISA of files that have nothing but PTX for "
         "the card. With --driver it is a test, without it the answer is the least driver."
