@@ -1,0 +1,113 @@
+"""driver-supports-target: the floors of NVIDIA's tables, each just met and just missed."""
+
+from __future__ import annotations
+
+import pytest
+from inventories import ask, container, device_file, environment, scanned
+
+from envcheck.core.model import DeviceFile, Domain, Finding, Inventory, Status, Torch
+
+ID = "driver-supports-target"
+
+
+def one(inventory: Inventory, sm: str, driver: str | None = None) -> Finding:
+    (found,) = ask(ID, inventory, sm, driver)
+    return found
+
+
+def torch(cuda: str | None) -> Inventory:
+    return environment(torch=Torch(version="2.9.1", cuda=cuda))
+
+
+# R22: minor-version compatibility by CUDA major, and the first branch for the card.
+@pytest.mark.parametrize(
+    ("cuda", "sm", "least"),
+    [
+        ("11.8", "sm_86", "455"),
+        ("11.8", "sm_75", "450.80.02"),
+        ("12.1", "sm_75", "525.60.13"),
+        ("12.6", "sm_90", "525.60.13"),
+        ("12.8", "sm_120", "570"),
+        ("12.9", "sm_121", "575"),
+        ("13.0", "sm_120", "580.65.06"),
+        ("13.2", "sm_80", "580.65.06"),
+    ],
+)
+def test_least_driver(cuda: str, sm: str, least: str) -> None:
+    found = one(torch(cuda), sm)
+    assert (found.status, found.evidence["least_driver"]) == (Status.PASS, least)
+    assert found.message.startswith(f"{least} is the least that would do")
+    assert one(torch(cuda), sm, least).status is Status.PASS
+
+
+@pytest.mark.parametrize(
+    ("cuda", "sm", "driver"),
+    [
+        ("13.0", "sm_90", "580.65.05"),
+        ("13.0", "sm_90", "575.64"),
+        ("12.4", "sm_90", "525.60.11"),
+        ("12.8", "sm_120", "565.57.01"),
+        ("11.8", "sm_75", "450.80.01"),
+    ],
+)
+def test_a_driver_below_the_floor_fails_and_says_which_would_do(
+    cuda: str, sm: str, driver: str
+) -> None:
+    found = one(torch(cuda), sm, driver)
+    assert (found.status, found.domain) == (Status.FAIL, Domain.HOST)
+    assert found.subject == f"driver {driver}"
+    assert found.remedy == f"use a host with driver {found.evidence['least_driver']} or newer"
+
+
+def test_ptx_left_to_compile_raises_the_floor() -> None:
+    inventory = environment(
+        device_file("pkg/_C.so", "p90:8.4"), torch=Torch(version="2.5.1", cuda="12.4")
+    )
+    found = one(inventory, "sm_100")
+    # CUDA 12.4 itself would run from 525 on, but its PTX needs 550, and the card 570.
+    assert [n["driver"] for n in found.evidence["needs"]] == ["570", "525.60.13", "550.54.14"]
+    assert found.evidence["least_driver"] == "570"
+    assert one(environment(device_file("a.so", "p80:9.1")), "sm_90").evidence["least_driver"] == (
+        "590.44.01"
+    )
+
+
+def test_ptx_beside_machine_code_does_not() -> None:
+    found = one(scanned(device_file("a.so", "s90 p90:9.1")), "sm_90")
+    assert found.evidence["least_driver"] == "520"
+
+
+def test_a_scanned_library_that_links_the_runtime_names_its_cuda() -> None:
+    file = DeviceFile(
+        path="a.so",
+        format="shared-object",
+        size=1,
+        containers=(container("s90"),),
+        needed=("libc.so.6", "libcudart.so.12"),
+    )
+    assert one(scanned(file), "sm_90").evidence["least_driver"] == "525.60.13"
+    # One of several variants has no floor to keep: it may not be the one.
+    variant = DeviceFile(
+        path="bitsandbytes/libbitsandbytes_cuda130.so",
+        format="shared-object",
+        size=1,
+        containers=(container("s90"),),
+        needed=("libcudart.so.13",),
+    )
+    assert one(scanned(variant), "sm_90").evidence["least_driver"] == "520"
+
+
+@pytest.mark.parametrize("sm", ["sm_50", "sm_61", "sm_70", "sm_72"])
+def test_r580_is_the_last_branch_for_cards_before_turing(sm: str) -> None:
+    inventory = torch("12.6")
+    assert one(inventory, sm, "580.159.04").status is Status.PASS
+    found = one(inventory, sm, "590.44.01")
+    assert (found.status, found.domain) == (Status.FAIL, Domain.HOST)
+    assert "branch 580 is the last" in found.message
+    assert one(inventory, "sm_75", "590.44.01").status is Status.PASS
+
+
+@pytest.mark.parametrize("cuda", [None, "14.0"])
+def test_what_no_table_knows_is_no_floor(cuda: str | None) -> None:
+    found = one(torch(cuda), "sm_75")
+    assert (found.status, found.required) == (Status.SKIP, False)
