@@ -43,14 +43,35 @@ _LEAST_BUDGET = 1 << 28
 # 60,000 installed files have a zip directory of 9 MB.
 _MAX_READ = 1 << 25
 _MAX_HEADERS = 1 << 20
+_MAX_WINDOW = 1 << 27
 _BLOCK = 512
 _AHEAD = 1 << 18
+
+
+def _zstd(handle: IO[bytes]) -> Any:
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(handle)
+
+
 _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", lambda handle: gzip.GzipFile(fileobj=handle)),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
+    (b"\x28\xb5\x2f\xfd", _zstd),
 )
-_NAMES = (".whl", ".zip", ".tar", ".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz")
+_NAMES = (
+    ".whl",
+    ".zip",
+    ".tar",
+    ".tgz",
+    ".tbz2",
+    ".txz",
+    ".tar.gz",
+    ".tar.bz2",
+    ".tar.xz",
+    ".tar.zst",
+)
 
 
 class TooLarge(Exception):
@@ -97,7 +118,9 @@ def reader(handle: IO[bytes], head: bytes, name: str, *, given: bool) -> Reader 
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return zip_members if claims or zipfile.is_zipfile(handle) else None
     if _is_tar(head):
-        return tar_members
+        from envcheck import image_tar
+
+        return image_tar.image_members if image_tar.is_image(handle) else tar_members
     for magic, unpack in _PACKED:
         if head.startswith(magic):
             return tar_members if claims or _is_tar(_first(unpack, handle)) else None
@@ -206,6 +229,18 @@ def _same(stream: IO[bytes]) -> IO[bytes]:
 
 def tar_members(handle: IO[bytes], budget: Budget) -> Iterator[Member]:
     """Yield the regular files of a tar, compressed or not, in order."""
+    before = 0
+    for info, stream in tar_entries(handle, budget):
+        if stream is not None:
+            stored = handle.tell() - before
+            yield Member(info.name, info.size, stored, partial(_same, stream))
+            before = handle.tell()
+
+
+def tar_entries(
+    handle: IO[bytes], budget: Budget
+) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield every entry of a tar, compressed or not, with its bytes if it is a regular file."""
     head = handle.read(8)
     handle.seek(0)
     unpack = next((u for magic, u in _PACKED if head.startswith(magic)), None)
@@ -217,12 +252,7 @@ def tar_members(handle: IO[bytes], budget: Budget) -> Iterator[Member]:
         tarinfo=_StrictInfo,
         errors="backslashreplace",
     ) as tar:
-        before = 0
         while (info := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # or it keeps every one
             metered.limit = info.offset_data + info.size + _AHEAD + _MAX_HEADERS
-            stream = tar.extractfile(info) if info.isreg() else None
-            if stream is not None:
-                stored = handle.tell() - before
-                yield Member(info.name, info.size, stored, partial(_same, stream))
-                before = handle.tell()
+            yield info, tar.extractfile(info) if info.isreg() else None
