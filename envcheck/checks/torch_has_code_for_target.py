@@ -25,7 +25,7 @@ def _run(question: Question) -> Iterator[Finding]:
         "arch_list": torch.arch_list,
         "cxx11_abi": torch.cxx11_abi,
     }
-    fix = install_command(sm)
+    fix = install_command(sm) or f"build PyTorch from source for {sm}"
     if torch.cuda is None:
         kind = f"for AMD (HIP {torch.hip})" if torch.hip else "CPU-only"
         yield CHECK.finding(

@@ -208,9 +208,7 @@ def test_a_package_none_of_whose_variants_would_load_fails_by_name() -> None:
 
 def test_in_a_wheel_every_variant_is_shown_and_one_that_runs_is_enough() -> None:
     files = [
-        DeviceFile(
-            path=f"b.whl!/{f.path}", format=f.format, size=1, containers=f.containers
-        )
+        DeviceFile(path=f"b.whl!/{f.path}", format=f.format, size=1, containers=f.containers)
         for f in BNB
     ]
     report = judged(scanned(*files), "sm_120")
