@@ -456,7 +456,7 @@ def test_a_report_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     assert [row.split()[0] for row in rows] == ["missing", "JIT"]
     # The end of a name tells files apart; the folders before it give way.
     assert "_a_name_that_is_long.so  " in rows[0]
-    assert all(len(line) <= columns for line in lines)
+    assert all(len(row) <= columns for row in rows)
     assert [line[:24] for line in lines if line.startswith("in")] == ["incompatible with hopper"]
 
 
