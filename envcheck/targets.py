@@ -20,6 +20,26 @@ else:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What `envcheck build` makes for one GPU generation."""
+
+    torch_cuda_arch_list: str
+    python: str
+    """`3.12`, the one of `base`."""
+    torch: str
+    cuda: str
+    base: str
+    base_digest: str | None = None
+    """`sha256:...`; None where no published digest is known."""
+    lock: str
+    """Relative to the data file, as is `builder_lock`."""
+    builder_lock: str
+    driver: str
+    """The least NVIDIA driver that serves this CUDA and this generation."""
+    nvidia_require_cuda: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """One GPU generation."""
 
@@ -27,6 +47,7 @@ class Architecture:
     sm: str
     shared_memory_per_block: int
     """Bytes that one block may use, opt-in."""
+    image: Image | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +82,8 @@ def load(text: str) -> Catalogue:
     try:
         data: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(text)
         architectures = tuple(
-            Architecture(name=name, **row) for name, row in data["architectures"].items()
+            Architecture(name=name, **row | {"image": _image(row.get("image"))})
+            for name, row in data["architectures"].items()
         )
         cards = tuple(Card(name=name, **row) for name, row in data["cards"].items())
     except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
@@ -72,11 +94,19 @@ def load(text: str) -> Catalogue:
         if not re.fullmatch(r"sm_\d{2,3}", architecture.sm):
             message = f"targets.toml: architectures.{architecture.name}.sm: {architecture.sm!r}"
             raise DocumentInvalid(message)
+        digest = architecture.image.base_digest if architecture.image is not None else None
+        if digest is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+            message = f"targets.toml: architectures.{architecture.name}.image.base_digest: {digest!r}"
+            raise DocumentInvalid(message)
     for card in cards:
         if card.architecture not in names or card.name in names:
             message = f"targets.toml: cards.{card.name}: architecture {card.architecture!r}"
             raise DocumentInvalid(message)
     return Catalogue(architectures=architectures, cards=cards)
+
+
+def _image(row: dict[str, Any] | None) -> Image | None:
+    return None if row is None else Image(**row)
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,119 @@
+"""Install the locked packages into /opt/environment, the same bytes every time.
+
+Runs inside the base with its own Python; standard library only, Python >= 3.10. A line
+that starts with `envcheck:` is what the user is told when the build fails.
+"""
+# ruff: noqa: INP001 - a step of a Dockerfile, not a module of the package
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+ENVIRONMENT = "/opt/environment"
+_LOCK = "/run/lock/lock.txt"
+_CA = "/run/secrets/ca"
+_PIP_CONFIG = "/run/secrets/pip.conf"
+
+
+def main() -> None:
+    """Make the venv, install the lock, compile, normalise."""
+    try:
+        import ensurepip  # noqa: F401, PLC0415
+        import venv  # noqa: PLC0415
+    except ImportError as error:
+        sys.exit(f"envcheck: base-without-venv: {error}")
+    venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
+    with tempfile.TemporaryDirectory() as folder:
+        pip(folder, "install", "--only-binary=:all:", "--require-hashes", "-r", _LOCK)
+    precompile(ENVIRONMENT)
+    shutil.copyfile(_LOCK, f"{ENVIRONMENT}/lock.txt")
+    add_user()
+    normalise(ENVIRONMENT, "/opt", "/home", "/tmp", "/etc")  # noqa: S108
+
+
+def pip(folder: str, *arguments: str) -> None:
+    """Run pip and end with its exit code when it fails."""
+    make_pip(folder)
+    done = subprocess.run(pip_command(*arguments), env=pip_variables(folder), check=False)  # noqa: S603
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def make_pip(folder: str) -> None:
+    """Unpack the pip that Python carries for new venvs: the environment itself needs none."""
+    import ensurepip  # noqa: PLC0415
+
+    places = (Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR"))
+    wheels = [w for place in places if place for w in sorted(Path(place).glob("pip-*.whl"))]
+    if not wheels:
+        sys.exit("envcheck: base-without-venv: ensurepip brings no pip")
+    with zipfile.ZipFile(wheels[-1]) as archive:
+        archive.extractall(folder)
+
+
+def pip_command(*arguments: str) -> list[str]:
+    """Return the command that works on the environment."""
+    return [f"{ENVIRONMENT}/bin/python", "-m", "pip", *arguments]
+
+
+def pip_variables(folder: str) -> dict[str, str]:
+    """Return the variables for the pip in `folder`, with the secrets that are mounted."""
+    variables = dict(os.environ, PIP_NO_INPUT="1", PIP_NO_CACHE_DIR="1", PIP_NO_COMPILE="1")
+    variables.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_PROGRESS_BAR="off", PIP_RETRIES="3")
+    variables.update(PIP_ROOT_USER_ACTION="ignore", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=folder)
+    if os.path.exists(_PIP_CONFIG):
+        variables["PIP_CONFIG_FILE"] = _PIP_CONFIG
+    if os.path.exists(_CA):
+        variables["PIP_CERT"] = _CA
+    return variables
+
+
+def precompile(folder: str) -> None:
+    """Compile every module, bound to its source by hash instead of by time.
+
+    Without this, each start of a container would compile torch anew: it runs as a user
+    who may not write here. A fixed share of the files for each process, in a fixed order
+    and with a fixed hash seed, makes the bytes repeatable; `compileall -j` would not.
+    """
+    command = [f"{folder}/bin/python", "-m", "compileall", "-qq", "--invalidation-mode"]
+    command += ["unchecked-hash", "-x"]
+    variables = dict(os.environ, PYTHONHASHSEED="0")
+    shares = (r"/site-packages/torch/", r"/site-packages/(?!torch/)")
+    # Some packages ship templates and files of newer Pythons, which do not compile: no error.
+    for running in [subprocess.Popen([*command, x, folder], env=variables) for x in shares]:  # noqa: S603
+        running.wait()
+
+
+def add_user() -> None:
+    """Add the user `job` by hand: useradd would write today's date into /etc/shadow."""
+    for path, line in (
+        ("/etc/passwd", "job:x:10001:10001::/home/job:/bin/sh\n"),
+        ("/etc/group", "job:x:10001:\n"),
+    ):
+        with open(path, "a+", encoding="utf-8") as handle:
+            handle.seek(0)
+            if "\njob:" not in handle.read():
+                handle.write(line)
+    os.makedirs("/home/job", exist_ok=True)
+    os.chown("/home/job", 10001, 10001)
+
+
+def normalise(tree: str, *folders: str) -> None:
+    """Set every time in `tree`, and of the single `folders`, to SOURCE_DATE_EPOCH."""
+    epoch = int(os.environ["SOURCE_DATE_EPOCH"])
+    found = [os.path.join(where, n) for where, ds, fs in os.walk(tree) for n in (*ds, *fs)]
+    # Setting a time copies the whole file into the layer: not those of the layer below.
+    for path in (*found, tree, *folders):
+        if os.lstat(path).st_mtime != epoch:
+            os.utime(path, (epoch, epoch), follow_symlinks=False)
+
+
+if __name__ == "__main__":
+    main()
