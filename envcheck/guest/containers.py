@@ -75,6 +75,8 @@ def _places(buffer: Buffer, image: Elf) -> list[tuple[str, int, int]]:
 
 def _end_of_run(buffer: Buffer, at: int, end: int) -> int:
     """Return where the containers that stand back to back from `at` end."""
-    while at + 16 <= end and buffer[at : at + 8] == fatbin.HEADER:
+    while buffer[at : at + 8] == fatbin.HEADER:
+        if at + 16 > end:
+            return end
         at += 16 + int.from_bytes(buffer[at + 8 : at + 16], "little")
     return min(at, end)
