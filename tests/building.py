@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import subprocess
@@ -41,8 +42,11 @@ def wheel(
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: false\nTag: py3-none-any\n",
     }
     if record:
-        rows = [*(f"{path},{_hash(data)},{len(data)}" for path, data in whole.items()), ""]
-        whole[f"{info}/RECORD"] = "\n".join([*rows[:-1], f"{info}/RECORD,,", ""]).encode()
+        lines = io.StringIO()
+        rows = csv.writer(lines, lineterminator="\n")
+        rows.writerows([path, _hash(data), len(data)] for path, data in whole.items())
+        rows.writerow([f"{info}/RECORD", "", ""])
+        whole[f"{info}/RECORD"] = lines.getvalue().encode()
     path = folder / f"{stem}-py3-none-any.whl"
     path.write_bytes(zipped(whole))
     return path

@@ -1,0 +1,206 @@
+"""The statement: in-toto's fields as their specification has them, and ours beside them.
+
+Statement v1: https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md
+Test result v0.1: https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md
+Resource descriptor: https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from envcheck import attest
+from envcheck.core import codec
+from envcheck.core.model import (
+    Assurance,
+    Distribution,
+    Domain,
+    Environment,
+    Finding,
+    Inventory,
+    Report,
+    Status,
+    Target,
+    Verdict,
+)
+from envcheck.errors import DocumentInvalid, SignatureInvalid
+
+DIGEST = "12" * 32
+INVENTORY = Inventory(
+    source="environment",
+    environment=Environment(
+        python="3.11.7",
+        implementation="cpython",
+        platform="linux-x86_64",
+        libc="glibc 2.36",
+        digest=f"sha256:{DIGEST}",
+        distributions=(Distribution(name="torch", version="2.14.1", record_digest="ab" * 32),),
+    ),
+)
+ORIGIN = attest.Origin(
+    version="1.2.3",
+    targets_digest="cd" * 32,
+    started="2026-11-30T10:00:00Z",
+    finished="2026-11-30T10:00:05Z",
+)
+
+
+def finding(subject: str, status: str, *, required: bool = True) -> Finding:
+    return Finding(
+        check="a-claim",
+        subject=subject,
+        status=Status(status),
+        message="because",
+        domain=Domain.PACKAGE,
+        evidence={"mode": "native"},
+        required=required,
+    )
+
+
+def report(verdict: str, *findings: Finding) -> Report:
+    counts = {status.value: 0 for status in Status}
+    return Report(
+        target=Target(name="rtx-5090", sm="sm_120"),
+        driver="580.65.06",
+        verdict=Verdict(verdict),
+        assurance=Assurance.SCANNED,
+        findings=findings or (finding("x", "pass"),),
+        summary={
+            **counts,
+            "files": {"native": 0, "jit": 0, "none": 0},
+            "least_driver": None,
+            "line": f"{verdict} with rtx-5090",
+        },
+    )
+
+
+def statement(value: Report) -> dict[str, Any]:
+    return json.loads(attest.attest(INVENTORY, value, ORIGIN))
+
+
+def test_the_statement_is_of_version_1_about_the_digest_of_the_environment() -> None:
+    made = statement(report("compatible"))
+    assert set(made) == {"_type", "subject", "predicateType", "predicate"}
+    assert made["_type"] == "https://in-toto.io/Statement/v1"
+    assert made["predicateType"] == "https://in-toto.io/attestation/test-result/v0.1"
+    assert made["subject"] == [{"name": "environment", "digest": {"sha256": DIGEST}}]
+
+
+def test_every_configuration_is_a_resource_descriptor() -> None:
+    configuration = statement(report("compatible"))["predicate"]["configuration"]
+    fields = {"name", "uri", "digest", "content", "downloadLocation", "mediaType", "annotations"}
+    for each in configuration:
+        assert set(each) <= fields
+        # "At least one of `uri`, `digest` or `content`" identifies the resource.
+        assert {"uri", "digest", "content"} & set(each)
+    by_name = {each["name"]: each for each in configuration}
+    assert by_name["targets.toml"]["digest"] == {"sha256": "cd" * 32}
+    assert by_name["envcheck-gpu"]["uri"] == "pkg:pypi/envcheck-gpu@1.2.3"
+    target = json.loads(base64.b64decode(by_name["target"]["content"], validate=True))
+    assert target == {"name": "rtx-5090", "sm": "sm_120"}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "statuses", "result", "lists"),
+    [
+        ("compatible", ["pass", "skip"], "PASSED", (["p0"], [], [])),
+        ("compatible", ["pass", "warn"], "WARNED", (["p0"], ["p1"], [])),
+        ("incompatible", ["fail", "pass", "warn"], "FAILED", (["p1"], ["p2"], ["p0"])),
+        ("inconclusive", ["error", "pass"], "FAILED", (["p1"], [], ["p0"])),
+    ],
+)
+def test_the_result_and_the_lists_are_those_of_the_report(
+    verdict: str, statuses: list[str], result: str, lists: tuple[list[str], ...]
+) -> None:
+    findings = (finding(f"p{n}", status) for n, status in enumerate(statuses))
+    predicate = statement(report(verdict, *findings))["predicate"]
+    assert predicate["result"] == result
+    names = tuple([f"a-claim: {subject}" for subject in one] for one in lists)
+    assert tuple(predicate[f"{k}Tests"] for k in ("passed", "warned", "failed")) == names
+
+
+def test_nothing_looked_at_is_failed_with_its_reason() -> None:
+    predicate = statement(report("inconclusive", finding("x", "skip")))["predicate"]
+    assert predicate["result"] == "FAILED"
+    assert predicate["failedTests"] == ["verdict: inconclusive"]
+
+
+def test_what_does_not_decide_is_not_among_the_failed() -> None:
+    value = report("compatible", finding("p", "pass"), finding("aside", "fail", required=False))
+    predicate = statement(value)["predicate"]
+    assert predicate["result"] == "PASSED"
+    assert predicate["failedTests"] == []
+
+
+def test_our_member_holds_report_inventory_digest_target_tool_and_times() -> None:
+    value = report("compatible")
+    ours = statement(value)["predicate"]["envcheck"]
+    assert ours["schema"] == "envcheck/manifest/v1"
+    assert ours["tool"] == {"name": "envcheck-gpu", "version": "1.2.3"}
+    assert (ours["started"], ours["finished"]) == (ORIGIN.started, ORIGIN.finished)
+    assert ours["target"] == {"name": "rtx-5090", "sm": "sm_120"}
+    assert ours["report"] == json.loads(codec.dumps(value))
+    assert ours["inventory"] == json.loads(codec.dumps(INVENTORY))
+    saved = codec.dumps(INVENTORY).encode()
+    assert ours["inventoryDigest"] == {"sha256": hashlib.sha256(saved).hexdigest()}
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    value = report("compatible")
+    assert attest.attest(INVENTORY, value, ORIGIN) == attest.attest(INVENTORY, value, ORIGIN)
+
+
+def test_files_alone_have_no_environment_to_attest() -> None:
+    with pytest.raises(DocumentInvalid, match="no environment"):
+        attest.attest(Inventory(source="files"), report("compatible"), ORIGIN)
+
+
+def test_what_was_attested_is_read_back() -> None:
+    value = report("incompatible", finding("x", "fail"))
+    manifest = attest.read_statement(attest.attest(INVENTORY, value, ORIGIN))
+    assert manifest.subject == f"sha256:{DIGEST}"
+    assert manifest.report == value
+    assert manifest.inventory == INVENTORY
+    assert (manifest.version, manifest.finished) == ("1.2.3", ORIGIN.finished)
+
+
+WHOLE = statement(report("compatible", finding("p", "pass"), finding("w", "warn")))
+MEMBERS = [
+    *((name,) for name in WHOLE),
+    *(("predicate", name) for name in WHOLE["predicate"]),
+    *(("predicate", "envcheck", name) for name in WHOLE["predicate"]["envcheck"]),
+]
+
+
+@pytest.mark.parametrize("path", MEMBERS, ids=".".join)
+def test_a_manifest_without_one_of_its_members_is_refused(path: tuple[str, ...]) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    with pytest.raises(SignatureInvalid, match=path[-1]):
+        attest.read_statement(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("path", MEMBERS, ids=".".join)
+def test_a_manifest_with_a_member_of_another_type_is_refused(path: tuple[str, ...]) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = 7
+    with pytest.raises(SignatureInvalid, match=path[-1]):
+        attest.read_statement(json.dumps(document).encode())
+
+
+def test_errors_name_the_member() -> None:
+    document = json.loads(json.dumps(WHOLE))
+    document["predicate"]["envcheck"]["report"]["findings"][1]["status"] = "great"
+    with pytest.raises(SignatureInvalid, match=r"report\.findings\[1\]\.status"):
+        attest.read_statement(json.dumps(document).encode())
