@@ -77,9 +77,7 @@ def lock(row: dict[str, Any], *, upgrade: bool) -> None:
     compile_lock(list(_BUILDER), builder, "-c", str(runtime), upgrade=upgrade)
 
 
-def compile_lock(
-    wanted: list[str], path: Path, *arguments: str, upgrade: bool
-) -> None:
+def compile_lock(wanted: list[str], path: Path, *arguments: str, upgrade: bool) -> None:
     """Resolve `wanted` with the pins of `path`, if there are any, and write them back."""
     command = [*uv(), "pip", "compile", "-q", "-", "--universal", "--generate-hashes"]
     command += ["--python-version", _LEAST_PYTHON, "--no-header", "--no-annotate", *arguments]
@@ -125,7 +123,10 @@ def problems(rows: Rows) -> list[str]:
     """Return what is wrong with the locks, read without a network."""
     found = []
     for name, row in rows.items():
-        for key, wanted in (("lock", f"torch=={row['torch']}"), ("builder_lock", "nvidia-cuda-nvcc==")):
+        for key, wanted in (
+            ("lock", f"torch=={row['torch']}"),
+            ("builder_lock", "nvidia-cuda-nvcc=="),
+        ):
             path = _HERE / row[key]
             if not path.exists():
                 found.append(f"{path.name}: missing; run update_locks.py {name}")
@@ -135,8 +136,8 @@ def problems(rows: Rows) -> list[str]:
                 found.append(f"{path.name}: does not pin {wanted}; run update_locks.py {name}")
             if "://" in text:
                 found.append(f"{path.name}: names a host")
-            for pin in re.findall(r"^([a-z][^\n]*[^\\\n])$", text, re.MULTILINE):
-                found.append(f"{path.name}: no hash for {pin}")
+            bare = re.findall(r"^([a-z][^\n]*[^\\\n])$", text, re.MULTILINE)
+            found.extend(f"{path.name}: no hash for {pin}" for pin in bare)
     return found
 
 

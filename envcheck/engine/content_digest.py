@@ -1,4 +1,4 @@
-"""The content digest: what is in an image or a folder, and nothing of when it was made.
+r"""The content digest: what is in an image or a folder, and nothing of when it was made.
 
 `sha256:` + SHA-256 over one line of bytes for each entry, in the order of their paths as
 bytes. The first line is `envcheck/content/v1`; each further one holds, separated by tabs,
@@ -10,8 +10,8 @@ bytes. The first line is `envcheck/content/v1`; each further one holds, separate
     target   of a link where it points, of a device its major:minor; otherwise empty
     content  of a file `sha256:` of its bytes; otherwise empty
 
-and ends with a newline. A backslash, tab or newline in a path or target is written as \\\\,
-\\t or \\n, so that no name can pretend to be a second line. Names are bytes: one that is no
+and ends with a newline. A backslash, tab or newline in a path or target is written as \\,
+\t or \n, so that no name can pretend to be a second line. Names are bytes: one that is no
 UTF-8 counts with the bytes that it has.
 
 Not counted: times, the root folder itself, extended attributes, sparse holes, sizes of
@@ -91,7 +91,7 @@ def of_export(stream: IO[bytes], read: Read | None = None) -> Content:
                 if path and not _is_engines(path):
                     entries[path] = _of_member(archive, member, entries, read)
                 # A streamed archive keeps every member that it has seen, unless told not to.
-                archive.members = []
+                archive.members = []  # type: ignore[attr-defined]
     except tarfile.TarError as error:
         message = f"malformed archive: {error}"
         raise ValueError(message) from None
@@ -172,7 +172,10 @@ def _escape(name: bytes) -> bytes:
 
 def _text(name: bytes) -> str:
     """Return a name as a person may see it: no control characters, nothing undecodable."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in name.decode("utf-8", "backslashreplace"))
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}"
+        for c in name.decode("utf-8", "backslashreplace")
+    )
 
 
 def _clean(path: bytes) -> bytes:

@@ -50,7 +50,10 @@ def make_pip(folder: str) -> None:
     """Unpack the pip that Python carries for new venvs: the environment itself needs none."""
     import ensurepip  # noqa: PLC0415
 
-    places = (Path(ensurepip.__file__).parent / "_bundled", sysconfig.get_config_var("WHEEL_PKG_DIR"))
+    places = (
+        Path(ensurepip.__file__).parent / "_bundled",
+        sysconfig.get_config_var("WHEEL_PKG_DIR"),
+    )
     wheels = [w for place in places if place for w in sorted(Path(place).glob("pip-*.whl"))]
     if not wheels:
         sys.exit("envcheck: base-without-venv: ensurepip brings no pip")

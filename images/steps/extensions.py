@@ -31,11 +31,10 @@ def main() -> None:
     # Build tools write beside what they read, and a fixed place keeps the result repeatable.
     sources = _PLACE / "sources"
     shutil.copytree("/run/sources", sources)
-    built = []
     with tempfile.TemporaryDirectory() as folder:
         environment.make_pip(folder)
-        for path in sorted(p for p in sources.iterdir() if p.is_dir()):
-            built.append(build(folder, path.name, str(path)))
+        folders = sorted(path for path in sources.iterdir() if path.is_dir())
+        built = [build(folder, path.name, str(path)) for path in folders]
         lock = sources / "extensions.lock"
         for line in requirements(lock.read_text(encoding="utf-8")) if lock.exists() else ():
             single = Path(folder, "single.lock")

@@ -1,0 +1,275 @@
+"""One run of the guest in a container that may do nothing but read, compute and answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envcheck import bundle
+from envcheck.core.model import Json
+from envcheck.engine.protocol import Answer, ImageFacts, Limits
+from envcheck.errors import EnvcheckError, FileUnavailable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+LABEL = "dev.envcheck.guest"
+_INSIDE = "/envcheck"
+_TAIL = 4000
+_LARGEST_ANSWER = 512 << 20
+_TOO_OLD = 97
+_PYTHONS = (
+    "python3",
+    "python",
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/opt/conda/bin/python",
+    "/opt/venv/bin/python",
+)
+# Any Python since 2.7 can read this: an old one is to say its version, not to trip over syntax.
+_LAUNCHER = """\
+import json, os, sys
+with open(sys.argv[2] + "/python.json", "w") as handle:
+    json.dump({"version": list(sys.version_info[:3]), "path": sys.executable}, handle)
+if sys.version_info < (3, 10):
+    sys.exit(97)
+os.execv(sys.executable, [sys.executable, "-B", sys.argv[1], sys.argv[2]])
+"""
+_OWN = {
+    # The guest looks at files; a card, and the runtime's check for one, are not its business.
+    "NVIDIA_VISIBLE_DEVICES": "void",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TMPDIR": "/tmp",  # noqa: S108 - inside the container, its only writable folder
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
+    "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
+    "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
+}
+
+
+def run_guest(
+    client: DockerClient,
+    image: ImageFacts,
+    request: Mapping[str, Json],
+    *,
+    limits: Limits,
+    python: str | None,
+    folders: Mapping[str, Path],
+) -> Answer:
+    """Start the guest with the image's own Python; raises FileUnavailable without a usable one."""
+    with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
+        staged, control = Path(folder, "bundle"), Path(folder, "control")
+        entry = bundle.stage(staged).relative_to(staged)
+        (staged / "launch.py").write_text(_LAUNCHER, encoding="ascii")
+        control.mkdir()
+        (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        _open_to_all(staged)
+        # The image's user is unknown here; the folder above keeps other users of this host out.
+        control.chmod(0o777)
+        mounts = {"bundle": (staged, "ro"), "control": (control, "rw")}
+        mounts |= {name: (path.resolve(), "ro") for name, path in folders.items()}
+        command = [f"{_INSIDE}/bundle/launch.py", f"{_INSIDE}/bundle/{entry}", f"{_INSIDE}/control"]
+        old = None
+        for candidate in (python,) if python is not None else _PYTHONS:
+            options = _options(image, limits, mounts) | {
+                "entrypoint": [candidate],
+                "command": ["-B", *command],
+            }
+            started = time.monotonic()
+            with _container(client, options) as container:
+                if not _start(container, candidate):
+                    continue
+                code = _wait(container, limits)
+                output = _output(container)
+            if code == _TOO_OLD and (version := _version(control)) is not None:
+                old = version
+                continue
+            document = _read(control / "inventory.json")
+            if document is None:
+                raise _no_answer(candidate, code, output)
+            seconds = time.monotonic() - started
+            return Answer(document=document, output=output, python=candidate, seconds=seconds)
+    raise _no_python(image, python, old)
+
+
+def _options(
+    image: ImageFacts, limits: Limits, mounts: Mapping[str, tuple[Path, str]]
+) -> dict[str, Any]:
+    """Return everything that a container is made with, but for what it runs."""
+    from docker.types import LogConfig, Ulimit
+
+    return {
+        "image": image.id,
+        # A name of our own: should Ctrl-C come before the engine's answer, it can be removed.
+        "name": f"envcheck-{uuid.uuid4().hex}",
+        "labels": {LABEL: "1"},
+        "environment": _OWN,
+        "working_dir": "/",
+        "network_mode": "none",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "mem_limit": limits.memory,
+        "memswap_limit": limits.memory,
+        "pids_limit": limits.processes,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.scratch}"},  # noqa: S108
+        "volumes": {
+            str(path): {"bind": f"{_INSIDE}/{name}", "mode": mode}
+            for name, (path, mode) in mounts.items()
+        },
+        "log_config": LogConfig(type="json-file", config={"max-size": "4m", "max-file": "1"}),
+        # An image may declare one, which would run its own commands beside the guest.
+        "healthcheck": {"test": ["NONE"]},
+    }
+
+
+@contextmanager
+def _container(client: DockerClient, options: dict[str, Any]) -> Iterator[Container]:
+    """Make a container and remove it, whatever happens, Ctrl-C included."""
+    from docker.errors import APIError, DockerException
+
+    try:
+        yield client.containers.create(**options)
+    except APIError as error:
+        raise _refused(str(error.explanation or error)) from None
+    except DockerException as error:
+        message = f"the engine failed at a container: {error}"
+        raise EnvcheckError(message, remedy="docker info") from None
+    finally:
+        try:
+            remove(client, options["name"])
+        except KeyboardInterrupt:
+            remove(client, options["name"])
+            raise
+
+
+def remove(client: DockerClient, name: str) -> None:
+    """End and remove a container with its volumes; one that is not there is well removed."""
+    from docker.errors import APIError
+
+    try:
+        client.api.remove_container(name, v=True, force=True)
+    except APIError as error:
+        if error.status_code not in {404, 409}:
+            raise
+
+
+def _start(container: Container, python: str) -> bool:
+    """Start a container; False when the image has no such interpreter."""
+    from docker.errors import APIError
+
+    try:
+        container.start()
+    except APIError as error:
+        said = str(error.explanation or error)
+        missing = ("executable file not found", "no such file or directory", "not a directory")
+        if any(text in said for text in (*missing, "permission denied")) and python in said:
+            return False
+        raise
+    return True
+
+
+def _wait(container: Container, limits: Limits) -> int:
+    """Wait for the end; raises EnvcheckError at the deadline and when memory ran out."""
+    from requests.exceptions import ConnectionError as Lost
+    from requests.exceptions import Timeout
+
+    try:
+        code = int(container.wait(timeout=limits.seconds)["StatusCode"])
+    except (Lost, Timeout):
+        message = f"the guest took more than {limits.seconds:.0f} s and was ended"
+        raise EnvcheckError(
+            message, remedy="allow more time, or look for a hanging import"
+        ) from None
+    container.reload()
+    if container.attrs["State"].get("OOMKilled") and code != 0:
+        message = f"the guest took more than {limits.memory >> 20} MiB of memory and was ended"
+        raise EnvcheckError(message, remedy="allow more memory")
+    return code
+
+
+def _output(container: Container) -> str:
+    text: bytes = container.logs(stdout=True, stderr=True, tail=200)
+    return text[-_TAIL:].decode("utf-8", "replace").strip()
+
+
+def _read(path: Path) -> bytes | None:
+    """Read what a container wrote: a regular file of bounded size, or nothing.
+
+    A link would lead to files of this host, a pipe would hold us for ever.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as handle:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        document = handle.read(_LARGEST_ANSWER + 1)
+    if len(document) > _LARGEST_ANSWER:
+        message = f"the guest's answer has more than {_LARGEST_ANSWER >> 20} MiB"
+        raise EnvcheckError(message, remedy="is this image what it seems to be?")
+    return document
+
+
+def _version(control: Path) -> str | None:
+    """Return the version that an interpreter of the image told."""
+    document = _read(control / "python.json")
+    try:
+        return ".".join(str(int(part)) for part in json.loads(document or b"")["version"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let every user read what may have been installed with a strict umask."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _refused(said: str) -> EnvcheckError:
+    """Return the error for what the engine says of a container."""
+    if "exec format error" in said:
+        return FileUnavailable(
+            "the image's Python is for another CPU architecture than this machine",
+            remedy="an image for this machine, or a machine for this image",
+        )
+    if "no space left on device" in said:
+        return FileUnavailable(
+            "the disk is full where the engine keeps containers",
+            remedy="docker container prune; docker builder prune",
+        )
+    if "mounts denied" in said or "bind source path does not exist" in said:
+        return FileUnavailable(
+            "the engine cannot see this machine's temporary folder",
+            remedy="set TMPDIR to a folder that the engine shares",
+        )
+    return EnvcheckError(f"the engine refuses the guest's container: {said}", remedy="docker info")
+
+
+def _no_answer(python: str, code: int, output: str) -> EnvcheckError:
+    last = " ".join(output.splitlines()[-3:]) or "it said nothing"
+    if "exec format error" in output:
+        return _refused(output)
+    message = f"{python}: the guest ended with code {code} and wrote no inventory: {last}"
+    return EnvcheckError(message, remedy="ENVCHECK_DEBUG=1 shows more; please report it")
+
+
+def _no_python(image: ImageFacts, python: str | None, old: str | None) -> FileUnavailable:
+    name = image.id[:19]
+    if old is not None:
+        message = f"{name}: Python {old} is too old"
+        return FileUnavailable(message, remedy="an image with Python 3.10 or newer")
+    what = f"no interpreter {python}" if python is not None else "no Python"
+    message = f"{name}: {what} in the image (neither on PATH nor in the usual places)"
+    remedy = "--python PATH names it; without any, docker save IMAGE and envcheck scan the archive"
+    return FileUnavailable(message, remedy=remedy)

@@ -1,0 +1,128 @@
+"""What every engine can do: build an environment, look at it, and run the guest in it.
+
+An engine is where environments live (Docker, or a venv on this machine). It returns facts
+and raises errors of `envcheck.errors`; it judges nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from envcheck.core.model import Json
+from envcheck.engine.content_digest import Content, Read
+from envcheck.engine.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a build or a pull, as it is now."""
+
+    id: str
+    name: str
+    state: str
+    """`running`, `done`, `cached` or `failed`."""
+    seconds: float | None = None
+    """How long it took; None while it runs."""
+    line: str = ""
+    """What it just said; empty when it said nothing new."""
+
+
+Progress = Callable[[Step], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build left."""
+
+    reference: str
+    """What the other methods take: an image id `sha256:...`, or the path of an interpreter."""
+    seconds: float
+    steps: tuple[Step, ...]
+    """Each step once, in the order in which they began, in its last state."""
+    log: Path
+    """The full log, without credentials."""
+    repeatable: bool
+    """Whether a second build gives the same image digest, not only the same content digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFacts:
+    """What an engine knows of an image without starting it."""
+
+    id: str
+    digests: tuple[str, ...]
+    """`name@sha256:...` as registries know it; empty for an image that was never there."""
+    architecture: str
+    """`amd64`, `arm64`, ..."""
+    os: str
+    size: int
+    """Bytes of all layers, unpacked."""
+    user: str
+    variables: Mapping[str, str]
+    labels: Mapping[str, str]
+    layers: tuple[str, ...]
+    """`sha256:...` of each layer's tar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a guest may take before it is ended."""
+
+    seconds: float = 600
+    memory: int = 8 << 30
+    """Bytes, what it writes to its scratch folder included; there is no swap."""
+    scratch: int = 4 << 30
+    """Bytes of its only writable folder, /tmp."""
+    processes: int = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a guest left behind."""
+
+    document: bytes
+    """The bytes of inventory.json: from a container, so to be parsed as untrusted."""
+    output: str
+    """The end of what it said on stdout and stderr: evidence, never an answer."""
+    python: str
+    """The interpreter that ran it."""
+    seconds: float
+
+
+class Engine(Protocol):
+    """Where environments live. Every method may raise FileUnavailable and EnvcheckError."""
+
+    name: str
+
+    def build(
+        self, recipe: Recipe, *, log: Path, progress: Progress, stage: str = "final"
+    ) -> Built:
+        """Build one stage of a recipe: `final`, or `builder` with compilers and nvcc."""
+        ...
+
+    def inspect(self, reference: str, *, progress: Progress | None = None) -> ImageFacts:
+        """Describe an environment, fetching it first when it is not here."""
+        ...
+
+    def run_guest(
+        self,
+        reference: str,
+        request: Mapping[str, Json],
+        *,
+        limits: Limits,
+        python: str | None = None,
+        folders: Mapping[str, Path] | None = None,
+    ) -> Answer:
+        """Run the guest with a request; `folders` are mounted read-only at /envcheck/NAME."""
+        ...
+
+    def content(self, reference: str, *, read: Read | None = None) -> Content:
+        """Read every entry for the content digest; `read` is told the bytes as they pass."""
+        ...
+
+    def read_file(self, reference: str, path: str, *, limit: int = 16 << 20) -> bytes:
+        """Return one file of an environment, of at most `limit` bytes."""
+        ...
