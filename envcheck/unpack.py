@@ -51,7 +51,22 @@ _AHEAD = 1 << 18
 def _zstd(handle: IO[bytes]) -> Any:
     import zstandard
 
-    return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(handle)
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+    reader = unpacker.stream_reader(handle, read_across_frames=True)
+    return _Translated(reader, zstandard.ZstdError)
+
+
+class _Translated:
+    """A reader whose own kind of error comes out as one of `UNREADABLE`."""
+
+    def __init__(self, inner: IO[bytes], error: type[Exception]) -> None:
+        self._inner, self._error = inner, error
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._inner.read(size)
+        except self._error as error:
+            raise ValueError(str(error)) from None
 
 
 _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from building import SM80, SM90, tarred, wheel, zipped
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -64,6 +65,10 @@ def put(path: Path, data: bytes) -> Path:
 # Names
 
 
+def zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "one.zip": lambda data: zipped({"torch/lib/x.fatbin": data}),
     "one-1-py3-none-any.whl": lambda data: zipped({"torch/lib/x.fatbin": data}),
@@ -73,6 +78,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "one.tgz": lambda data: tarred({"torch/lib/x.fatbin": data}, "w:gz"),
     "one.tar.bz2": lambda data: tarred({"torch/lib/x.fatbin": data}, "w:bz2"),
     "one.tar.xz": lambda data: tarred({"torch/lib/x.fatbin": data}, "w:xz"),
+    "one.tar.zst": lambda data: zstd(tarred({"torch/lib/x.fatbin": data})),
     "no-suffix": lambda data: tarred({"torch/lib/x.fatbin": data}, "w:gz"),
 }
 
@@ -345,6 +351,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "text.tar.gz": lambda: tar_bomb(b"0", "a.txt"),
     "text.tar.xz": lambda: tar_bomb(b"0", "a.txt", lzma.compress),
     "text.tar.bz2": lambda: tar_bomb(b"0", "a.txt", bz2.compress),
+    "text.tar.zst": lambda: tar_bomb(b"0", "a.txt", zstd),
     "pax-header.tar.gz": lambda: tar_bomb(b"x", "a"),
     "global-header.tar.gz": lambda: tar_bomb(b"g", "a"),
     "long-name.tar.gz": lambda: tar_bomb(b"L", "././@LongLink"),
@@ -681,7 +688,7 @@ def test_progress_adds_up_to_the_bytes_that_were_announced(tmp_path: Path) -> No
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    kind=st.sampled_from(["one.zip", "one.tar", "one.tar.gz", "one.tar.xz"]),
+    kind=st.sampled_from(["one.zip", "one.tar", "one.tar.gz", "one.tar.xz", "one.tar.zst"]),
     cuts=st.lists(
         st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=0, max_size=12)), max_size=6
     ),

@@ -10,9 +10,8 @@ from typing import IO
 
 from envcheck.core.model import Assembler, Torch, Triton
 
-_ARCH_LIST = re.compile(
-    rb"(?:sm_\d{2,3}[af]? ){1,64}(?:sm|compute)_\d{2,3}[af]?(?=[\0 ])[^\0]{0,999}"
-)
+# Nothing stands between the list and what the linker put before it, but a NUL ends it.
+_ARCH_LIST = re.compile(rb"(?<![\daf] )sm_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){1,63} ?\0")
 _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+), V[\d.]+")
 # c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&), exported
 # by libc10.so under one of two names; which one tells the C++ ABI that torch was built with.
@@ -100,8 +99,7 @@ def _find(path: str, literal: bytes, pattern: re.Pattern[bytes]) -> re.Match[byt
 
 def _arch_list(path: str) -> tuple[str, ...]:
     match = _find(path, b"sm_", _ARCH_LIST)
-    words = match[0].decode("ascii", "replace").split() if match is not None else []
-    return tuple(w for w in words if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", w))
+    return tuple(match[0].rstrip(b"\0").decode().split()) if match is not None else ()
 
 
 def _cxx11_abi(path: str) -> bool | None:
