@@ -31,7 +31,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, cast
 
 HEADER = b"envcheck/content/v1\n"
 _PIECE = 1 << 20
@@ -82,9 +82,13 @@ class Difference:
 def of_export(stream: IO[bytes], read: Read | None = None) -> Content:
     """Read the tar stream of a container's export; raises ValueError where it is malformed."""
     entries: dict[bytes, Entry] = {}
+    counted = _Counted(stream)
     try:
         with tarfile.open(
-            fileobj=stream, mode="r|", encoding="utf-8", errors="surrogateescape"
+            fileobj=cast("IO[bytes]", counted),
+            mode="r|",
+            encoding="utf-8",
+            errors="surrogateescape",
         ) as archive:
             for member in archive:
                 path = _clean(os.fsencode(member.name))
@@ -92,10 +96,32 @@ def of_export(stream: IO[bytes], read: Read | None = None) -> Content:
                     entries[path] = _of_member(archive, member, entries, read)
                 # A streamed archive keeps every member that it has seen, unless told not to.
                 archive.members = []  # type: ignore[attr-defined]
+            # tarfile takes an end between two members for the end of the archive.
+            counted.drain()
+            if counted.total < archive.offset + 2 * tarfile.BLOCKSIZE:
+                message = "it ends before its end mark"
+                raise ValueError(message)
     except tarfile.TarError as error:
         message = f"malformed archive: {error}"
         raise ValueError(message) from None
     return Content(entries=entries)
+
+
+class _Counted:
+    """Counts what is read from a stream."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.total = 0
+
+    def read(self, size: int) -> bytes:
+        piece = self._stream.read(size)
+        self.total += len(piece)
+        return piece
+
+    def drain(self) -> None:
+        while self.read(_PIECE):
+            pass
 
 
 def of_folder(folder: str, read: Read | None = None) -> Content:
