@@ -5,7 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envcheck.core.kernels import Kernel
+
 COMPILED_SCHEMA = "envcheck/compiled/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What the guest is asked to compile."""
+
+    target: str
+    """`sm_120`."""
+    root: str
+    """The folder that holds the kernels' folders."""
+    kernels: tuple[Kernel, ...]
+    cache: str
+    """A folder for Triton's cache; made when it is not there."""
+    deadline: int = 120
+    """Seconds for each function."""
+    parallel: int | None = None
+    """How many at a time; None for one on each processor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +57,8 @@ class MachineCode:
 
     target: str
     """`sm_120a`: what the cubin itself says, which is not always what was asked for."""
-    ptx_target: str
-    ptx_isa: str
-    """`8.7`."""
+    ptx_isa: str | None
+    """`8.7`; None where Triton kept no PTX."""
     registers: int
     """For each thread."""
     stack_bytes: int

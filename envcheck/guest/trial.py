@@ -246,14 +246,17 @@ def _signal_name(number: int) -> str:
 
 def _children() -> list[int]:
     """Return the processes whose parent is this one; none where /proc is not to be had."""
-    mine, found = str(os.getpid()).encode(), []
+    mine, found = os.getpid(), []
+    with contextlib.suppress(OSError):  # a kernel may lack the list that the second file is
+        for thread in os.listdir(f"/proc/{mine}/task"):
+            with open(f"/proc/{mine}/task/{thread}/children", "rb") as handle:
+                found += [int(pid) for pid in handle.read().split()]
+        return found
     with contextlib.suppress(OSError):
-        for entry in os.listdir("/proc"):
-            with contextlib.suppress(OSError, IndexError):
-                if entry.isdigit():
-                    with open(f"/proc/{entry}/stat", "rb") as handle:
-                        if handle.read().rpartition(b")")[2].split()[1] == mine:
-                            found.append(int(entry))
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as handle:
+                if int(handle.read().rpartition(b")")[2].split()[1]) == mine:
+                    found.append(int(entry))
     return found
 
 
