@@ -11,16 +11,23 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from envcheck.core import codec
-from envcheck.core.model import Finding, Inventory, Report, Status, Verdict
+from envcheck.core.model import Environment, Finding, Inventory, Report, Status, Verdict
 from envcheck.errors import DocumentInvalid, SignatureInvalid
-
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-MANIFEST_SCHEMA = "envcheck/manifest/v1"
+from envcheck.statement import (
+    MANIFEST_SCHEMA,
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    TOOL,
+    Digest,
+    Member,
+    Predicate,
+    Statement,
+    Subject,
+    Tool,
+    require_known,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,47 +59,50 @@ def attest(inventory: Inventory, report: Report, origin: Origin) -> bytes:
     if inventory.environment is None:
         message = "an inventory of files has no environment that a manifest could be about"
         raise DocumentInvalid(message)
-    algorithm, _, digest = inventory.environment.digest.partition(":")
-    target = codec.to_json(report.target)
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": "environment", "digest": {algorithm: digest}}],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            **_standard(report),
-            "configuration": [
+    target = codec.dumps(report.target)
+    statement = Statement(
+        _type=STATEMENT_TYPE,
+        subject=_subjects(inventory.environment),
+        predicateType=PREDICATE_TYPE,
+        predicate=Predicate(
+            result=_result(report),
+            configuration=(
                 {"name": "targets.toml", "digest": {"sha256": origin.targets_digest}},
-                {"name": "envcheck-gpu", "uri": f"pkg:pypi/envcheck-gpu@{origin.version}"},
+                {"name": TOOL, "uri": f"pkg:pypi/{TOOL}@{origin.version}"},
                 {
                     "name": "target",
-                    "content": base64.b64encode(codec.dumps(target).encode()).decode(),
+                    "content": base64.b64encode(target.encode()).decode(),
                     "mediaType": "application/json",
-                    "annotations": target,
+                    "annotations": codec.to_json(report.target),
                 },
-            ],
-            "envcheck": {
-                "schema": MANIFEST_SCHEMA,
-                "tool": {"name": "envcheck-gpu", "version": origin.version},
-                "started": origin.started,
-                "finished": origin.finished,
-                "target": target,
-                "inventoryDigest": {"sha256": inventory_digest(inventory)},
-                "inventory": codec.to_json(inventory),
-                "report": codec.to_json(report),
-            },
-        },
-    }
-    return json.dumps(statement, ensure_ascii=False, allow_nan=False).encode()
+            ),
+            passedTests=_names(report, Status.PASS),
+            warnedTests=_names(report, Status.WARN),
+            failedTests=_failed(report),
+            envcheck=Member(
+                schema=MANIFEST_SCHEMA,
+                tool=Tool(name=TOOL, version=origin.version),
+                started=origin.started,
+                finished=origin.finished,
+                target=report.target,
+                inventoryDigest=Digest(sha256=inventory_digest(inventory)),
+                inventory=inventory,
+                report=report,
+            ),
+        ),
+    )
+    return json.dumps(codec.to_json(statement), ensure_ascii=False, allow_nan=False).encode()
 
 
-def _standard(report: Report) -> dict[str, Any]:
-    """Return the fields that every reader of test results knows."""
-    return {
-        "result": _result(report),
-        "passedTests": _names(report, Status.PASS),
-        "warnedTests": _names(report, Status.WARN),
-        "failedTests": _failed(report),
-    }
+def _subjects(environment: Environment) -> tuple[Subject, ...]:
+    """Name the environment by its digest, and the image that it is in by its id."""
+    found = [("environment", environment.digest)]
+    if environment.image is not None:
+        found.append((environment.image.reference, environment.image.id))
+    return tuple(
+        Subject(name=name, digest=Digest(sha256=digest.removeprefix("sha256:")))
+        for name, digest in found
+    )
 
 
 def _result(report: Report) -> str:
@@ -101,24 +111,22 @@ def _result(report: Report) -> str:
     return "WARNED" if _names(report, Status.WARN) else "PASSED"
 
 
-def _names(report: Report, status: Status) -> list[str]:
-    return [_name(f) for f in report.findings if f.status is status]
+def _names(report: Report, status: Status) -> tuple[str, ...]:
+    return tuple(_name(f) for f in report.findings if f.status is status)
 
 
-def _failed(report: Report) -> list[str]:
-    failed = [
-        _name(f) for f in report.findings if f.required and f.status in (Status.FAIL, Status.ERROR)
-    ]
-    if report.verdict is Verdict.INCONCLUSIVE and not failed:
-        failed = ["verdict: inconclusive"]
-    return failed
+def _failed(report: Report) -> tuple[str, ...]:
+    bad = (Status.FAIL, Status.ERROR)
+    failed = tuple(_name(f) for f in report.findings if f.required and f.status in bad)
+    inconclusive = report.verdict is Verdict.INCONCLUSIVE and not failed
+    return ("verdict: inconclusive",) if inconclusive else failed
 
 
 def _name(finding: Finding) -> str:
     return f"{finding.check}: {finding.subject}"
 
 
-def inventory_digest(inventory: Inventory) -> str:
+def inventory_digest(inventory: object) -> str:
     """Return the SHA-256 of an inventory as `envcheck` saves it, hexadecimal."""
     return hashlib.sha256(codec.dumps(inventory).encode()).hexdigest()
 
@@ -126,47 +134,52 @@ def inventory_digest(inventory: Inventory) -> str:
 def read_statement(payload: bytes) -> Manifest:
     """Read a verified payload; raises SignatureInvalid that names what does not fit.
 
-    What was signed can still be another tool's statement, or of a schema that this version
-    does not know.
+    What was signed can still be another tool's statement, of a schema that this version does
+    not know, or one whose parts contradict each other.
     """
     try:
-        statement = codec.parse(payload, name="manifest")
-        validate(statement, "manifest-v1")
-        member = statement["predicate"]["envcheck"]
-        validate(member["report"], "report-v1")
-        inventory = codec.from_json(Inventory, member["inventory"], "manifest.inventory")
-        report = codec.from_json(Report, member["report"], "manifest.report")
+        document = codec.parse(payload, name="manifest")
+        statement = codec.from_json(Statement, document, "manifest")
+        require_known(statement)
     except DocumentInvalid as error:
         raise SignatureInvalid(error.message, remedy="use the envcheck that made it") from None
-    subject = "sha256:" + statement["subject"][0]["digest"]["sha256"]
-    if inventory_digest(inventory) != member["inventoryDigest"]["sha256"]:
-        message = "manifest.inventoryDigest: it is not the digest of the inventory beside it"
-        raise SignatureInvalid(message)
-    if inventory.environment is None or inventory.environment.digest != subject:
-        message = "manifest.subject: it is not the environment of the inventory"
-        raise SignatureInvalid(message)
-    for name, value in {**_standard(report), "target": codec.to_json(report.target)}.items():
-        said = member["target"] if name == "target" else statement["predicate"][name]
-        if said != value:
-            message = f"manifest.{name}: it is not that of the report beside it"
-            raise SignatureInvalid(message)
+    predicate, member = statement.predicate, statement.predicate.envcheck
+    # The digest is of the bytes that were signed: a field that this version does not write
+    # any more, or writes in addition, must not change it.
+    signed = document["predicate"]["envcheck"]["inventory"]
+    report, environment = member.report, member.inventory.environment
+    for name, agrees, what in (
+        (
+            "predicate.envcheck.inventoryDigest",
+            inventory_digest(signed) == member.inventoryDigest.sha256,
+            "the digest of the inventory beside it",
+        ),
+        (
+            "subject",
+            environment is not None and statement.subject == _subjects(environment),
+            "the environment of the inventory",
+        ),
+        ("predicate.envcheck.target", member.target == report.target, "that of the report"),
+        ("predicate.result", predicate.result == _result(report), "that of the report"),
+        (
+            "predicate.passedTests",
+            predicate.passedTests == _names(report, Status.PASS),
+            "that of the report",
+        ),
+        (
+            "predicate.warnedTests",
+            predicate.warnedTests == _names(report, Status.WARN),
+            "that of the report",
+        ),
+        ("predicate.failedTests", predicate.failedTests == _failed(report), "that of the report"),
+    ):
+        if not agrees:
+            message = f"manifest.{name}: it is not {what}"
+            raise SignatureInvalid(message, remedy="do not rely on it; ask whoever signed it")
     return Manifest(
-        subject=subject,
-        inventory=inventory,
+        subject=f"sha256:{statement.subject[0].digest.sha256}",
+        inventory=member.inventory,
         report=report,
-        version=member["tool"]["version"],
-        finished=member["finished"],
+        version=member.tool.version,
+        finished=member.finished,
     )
-
-
-def validate(document: Any, schema: str) -> None:
-    """Check a document against a schema that ships here; raises DocumentInvalid with its path."""
-    import jsonschema
-
-    path = Path(__file__).parent / "schema" / f"{schema}.json"
-    validator = jsonschema.Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
-    error = next(iter(validator.iter_errors(document)), None)
-    if error is not None:
-        where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-        message = f"{schema.partition('-')[0]}{where}: {error.message[:200]}"
-        raise DocumentInvalid(message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -115,11 +114,12 @@ def build_parser() -> argparse.ArgumentParser:
         "Judge the environment of a Python interpreter; nothing in it is imported.",
         [common, form, judged],
     )
-    one.add_argument(
-        "--python",
-        default=sys.executable,
-        metavar="PATH",
-        help="interpreter or venv to look at (default: this one)",
+    where = one.add_mutually_exclusive_group()
+    where.add_argument(
+        "--python", metavar="PATH", help="interpreter or venv to look at (default: this one)"
+    )
+    where.add_argument(
+        "--image", metavar="REF", help="container image to look at, with its own Python"
     )
     one.add_argument(
         "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"

@@ -59,7 +59,11 @@ def check(options: argparse.Namespace) -> int:
 
     started = _now()
     with bar(quiet=options.quiet) as shown:
-        inventory = pipeline.collect(options.python, shown.step, shown.announce)
+        if options.image is not None:
+            inventory = pipeline.collect_image(options.image, lambda name: shown.step(name, 0))
+        else:
+            python = options.python or sys.executable
+            inventory = pipeline.collect(python, shown.step, shown.announce)
     _save(options, inventory)
     reports = _judge(options, inventory)
     if signer is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
+from dataclasses import replace
 
 from envcheck import sources
-from envcheck.core.model import DeviceFile, Inventory
+from envcheck.core.model import DeviceFile, Image, Inventory
+from envcheck.guest.reading import read_place
+from envcheck.inflate import inflate
 from envcheck.sources import Progress
 
 
@@ -48,7 +50,7 @@ def collect(python: str, progress: Progress, announce: Callable[[int], None]) ->
     files = []
     for place in collected.places:
         progress(place.path, 0)
-        files.append(_read(place.absolute, place.path))
+        files.append(read_place(place.absolute, place.path, inflate))
         progress(place.path, sizes[place.absolute])
     return Inventory(source="environment", files=tuple(files), environment=collected.environment)
 
@@ -60,19 +62,25 @@ def _size(path: str) -> int:
         return 0
 
 
-def _read(absolute: str, path: str) -> DeviceFile:
-    """Read one file of an environment; what cannot be read is a problem of that file."""
-    if path.endswith((".a", ".o")):
-        # Opened by linkers, not by jobs; a scan of the file itself does read it.
-        size = _size(absolute)
-        return DeviceFile(path=path, format="other", size=size, skipped="a linker's input")
-    try:
-        mode = os.stat(absolute).st_mode
-        if not stat.S_ISREG(mode):
-            reason = "the folder cannot be read" if stat.S_ISDIR(mode) else "not a regular file"
-            return DeviceFile(path=path, format="other", size=0, problem=reason)
-        with sources.open_regular(absolute) as handle:
-            return sources.read_code(handle, path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return DeviceFile(path=path, format="other", size=0, problem=reason)
+def collect_image(reference: str, note: Callable[[str], None]) -> Inventory:
+    """Read the environment inside an image; raises FileUnavailable and EnvcheckError.
+
+    The guest runs there with the image's own Python, and reads the device code too: nothing
+    is installed in the image and nothing of it is copied out. `note` is told each step.
+    """
+    from contextlib import closing
+
+    from envcheck.core import codec
+    from envcheck.engine import docker
+    from envcheck.engine.protocol import Limits
+    from envcheck.guest.collect import REQUEST_SCHEMA, Collected
+
+    with closing(docker.connect()) as engine:
+        facts = engine.inspect(reference, progress=lambda step: note(step.name))
+        note(f"reading {reference}")
+        request = {"schema": REQUEST_SCHEMA, "read": True}
+        answer = engine.run_guest(reference, request, limits=Limits())
+    collected = codec.loads(Collected, answer.document, name=f"inventory of {reference}")
+    image = Image(reference=reference, id=facts.id, digests=facts.digests, labels=facts.labels)
+    environment = replace(collected.environment, image=image)
+    return Inventory(source="environment", files=collected.files, environment=environment)

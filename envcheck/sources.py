@@ -6,7 +6,6 @@ streamed to an unnamed temporary file, one at a time, and mapped from there.
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import stat
@@ -20,6 +19,7 @@ from envcheck import unpack
 from envcheck.core.model import DeviceFile
 from envcheck.errors import FileUnavailable
 from envcheck.guest import archive, device_code, elf, fatbin
+from envcheck.guest.reading import open_regular, read_code
 from envcheck.inflate import inflate
 
 # Names that never hold device code; everything else is told by content.
@@ -142,30 +142,6 @@ def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
         yield problem(name, getattr(error, "strerror", None) or str(error))
 
 
-def open_regular(path: str) -> IO[bytes]:
-    """Open a file without waiting, should it have become a FIFO since somebody looked."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    return open(descriptor, "rb", buffering=0)
-
-
-def read_code(handle: IO[bytes], name: str) -> DeviceFile:
-    """Map a file and read its device code; raises OSError and ValueError where it cannot be mapped.
-
-    Nothing that a file holds may hide the other files: should a reader fail at it in a way
-    that nobody foresaw, that is a problem of this file too.
-    """
-    if not handle.read(1):
-        return device_code.read(b"", path=name, inflate=inflate)
-    with mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as view:
-        try:
-            return device_code.read(view, path=name, inflate=inflate)
-        except Exception as error:
-            if os.environ.get("ENVCHECK_DEBUG"):
-                raise
-            reason = f"envcheck failed at it, please report: {type(error).__name__}: {error}"
-            return DeviceFile(path=name, format="other", size=len(view), problem=reason)
-
-
 def _read_handle(
     handle: IO[bytes],
     name: str,
@@ -184,7 +160,7 @@ def _read_handle(
     if depth == 0:
         progress(name, os.fstat(handle.fileno()).st_size)
     if given or _of_interest(head, name):
-        yield Seen(read_code(handle, name))
+        yield Seen(read_code(handle, name, inflate))
     else:
         yield Seen(None)
 

@@ -800,19 +800,19 @@ NO_MANIFEST: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     ),
     "an inventory that was edited": (
         edited(*OURS, "inventory", "environment", "python", to="3.99.0"),
-        "manifest.inventoryDigest",
+        "manifest.predicate.envcheck.inventoryDigest",
     ),
     "a result that the report does not give": (
         edited("predicate", "result", to="FAILED"),
-        "manifest.result",
+        "manifest.predicate.result",
     ),
     "a test list that the report does not give": (
         edited("predicate", "passedTests", to=["more-than-was-tested: everything"]),
-        "manifest.passedTests",
+        "manifest.predicate.passedTests",
     ),
     "a target that the report is not about": (
         edited(*OURS, "target", to={"name": "ada", "sm": "sm_89"}),
-        "manifest.target",
+        "manifest.predicate.envcheck.target",
     ),
     "NaN": (edited(*OURS, "inventory", "passed_over", to=float("nan")), "NaN"),
     "no JSON": (lambda _: b"hello", "manifest: not valid JSON"),

@@ -168,6 +168,19 @@ class Triton:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The container image that an environment is in, as the engine describes it."""
+
+    reference: str
+    """As the user named it."""
+    id: str
+    """`sha256:...` of its configuration: the same bytes have the same id."""
+    digests: tuple[str, ...] = ()
+    """`name@sha256:...` as registries know it; empty for an image that was never there."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """One Python environment, read without importing anything of it."""
 
@@ -183,6 +196,8 @@ class Environment:
     triton: Triton | None = None
     driver: str | None = None
     """NVIDIA kernel driver of this machine, None when there is none."""
+    image: Image | None = None
+    """None for an environment that is not in an image."""
     variables: Mapping[str, str] | None = None
     """Environment variables that choose between the files of a package."""
 

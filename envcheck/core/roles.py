@@ -80,9 +80,7 @@ def _optional(file: DeviceFile, inventory: Inventory, covered: Mapping[str, bool
     held = (*coverage.codes(file, "sass"), *coverage.codes(file, "ptx"))
     package = _package(file.path)
     special = bool(held) and all(s.suffix for s in held)
-    return special and any(
-        ok and _package(path) == package for path, ok in covered.items()
-    )
+    return special and any(ok and _package(path) == package for path, ok in covered.items())
 
 
 def _package(path: str) -> str:

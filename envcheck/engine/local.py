@@ -20,7 +20,7 @@ from typing import IO
 from envcheck import bundle
 from envcheck.core import codec
 from envcheck.errors import EnvcheckError, FileUnavailable
-from envcheck.guest.collect import Collected
+from envcheck.guest.collect import REQUEST_SCHEMA, Collected
 
 _DEADLINE = 300
 _PROBE_DEADLINE = 30
@@ -34,7 +34,7 @@ def collect(python: str) -> Collected:
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         control = Path(folder)
         entry = bundle.stage(control / "bundle")
-        request = {"schema": "envcheck/request/v1", "collect": True}
+        request = {"schema": REQUEST_SCHEMA, "read": False}
         (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
         try:
             out, err = _run([python, "-B", str(entry), folder], control, _DEADLINE)

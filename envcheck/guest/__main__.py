@@ -3,7 +3,7 @@
     python guest/__main__.py CONTROL
 
 CONTROL is a folder. The host writes CONTROL/request.json: {"schema":
-"envcheck/request/v1", "collect": true}. The guest writes CONTROL/inventory.json and exits
+"envcheck/request/v1", "read": false}, where `read` has the guest read device code too. The guest writes CONTROL/inventory.json and exits
 0 whenever it did; any other exit is a crash. It never speaks on stdout: what stands there
 or on stderr is evidence, not an answer.
 
@@ -26,14 +26,14 @@ def main(control: str) -> None:
     import json  # noqa: PLC0415 - not before sys.path is safe, nor are the others
 
     from envcheck.core import codec  # noqa: PLC0415
-    from envcheck.guest.collect import collect  # noqa: PLC0415
+    from envcheck.guest.collect import REQUEST_SCHEMA, collect  # noqa: PLC0415
 
     with open(os.path.join(control, "request.json"), encoding="utf-8") as handle:
         request = json.load(handle)
-    if request.get("schema") != "envcheck/request/v1":
+    if request.get("schema") != REQUEST_SCHEMA:
         message = f"unknown request schema: {request.get('schema')!r}"
         raise SystemExit(message)
-    text = codec.dumps(collect(looked_at))
+    text = codec.dumps(collect(looked_at, read=request.get("read") is True))
     partial = os.path.join(control, "inventory.json.partial")
     # A file name in another encoding comes out as the JSON escape of its lone surrogates.
     with open(partial, "w", encoding="utf-8", errors="backslashreplace") as handle:

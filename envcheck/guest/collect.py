@@ -10,10 +10,13 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envcheck.core.model import Distribution, Environment
+from envcheck.core.model import DeviceFile, Distribution, Environment
 from envcheck.guest import distributions, torch_facts
 from envcheck.guest.distributions import visible
+from envcheck.guest.inflate import inflate
+from envcheck.guest.reading import read_place
 
+REQUEST_SCHEMA = "envcheck/request/v1"
 COLLECTED_SCHEMA = "envcheck/collected/v1"
 _VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
@@ -35,11 +38,17 @@ class Collected:
 
     schema: str = COLLECTED_SCHEMA
     environment: Environment
-    places: tuple[Place, ...]
+    places: tuple[Place, ...] = ()
+    """What the host is to read itself, where it sees the same files."""
+    files: tuple[DeviceFile, ...] = ()
+    """What the guest has read already, where the host cannot."""
 
 
-def collect(path: list[str]) -> Collected:
-    """Read the environment whose `sys.path` this is; imports nothing of it."""
+def collect(path: list[str], *, read: bool) -> Collected:
+    """Read the environment whose `sys.path` this is; imports nothing of it.
+
+    With `read` its compiled files are read here too, else the host is told where they lie.
+    """
     folders = site_folders(path)
     found = distributions.read_all(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
@@ -59,7 +68,11 @@ def collect(path: list[str]) -> Collected:
         driver=_driver(),
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
     )
-    return Collected(environment=environment, places=tuple(_places(folders, found)))
+    places = tuple(_places(folders, found))
+    if not read:
+        return Collected(environment=environment, places=places)
+    files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
+    return Collected(environment=environment, files=files)
 
 
 def site_folders(path: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ Fedora images carry libzstd and liblz4 because their package managers need them.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from functools import cache
 
 # Names that the system's package managers link against; their interface has been stable
 # since zstd 1.0 and lz4 1.7.
@@ -46,7 +46,7 @@ def _sized(data: bytes, compression: str, unpacked: int) -> bytes:
     return data
 
 
-@lru_cache(maxsize=None)
+@cache
 def _library(compression: str) -> ctypes.CDLL | None:
     name = _LIBRARIES.get(compression)
     try:
