@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 DATA = Path(__file__).parent / "data"
 # The scripts that made the samples also make the odd files of single tests.
 sys.path.append(str(DATA))
+
+# Wall-clock limits fail on a busy machine; where time matters, a test counts CPU seconds.
+settings.register_profile(
+    "steady",
+    settings.get_profile("ci" if os.environ.get("CI") else "default"),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

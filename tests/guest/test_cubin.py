@@ -174,10 +174,10 @@ def test_a_symbol_table_made_of_long_names_ends_soon_and_small() -> None:
     strings = b"\0" + b"n" * 100_000 + b"\0"
     rows = b"".join(SYMBOL.pack(90_000 - i, 0x12, 0x10, 3, 0, 0) for i in range(40_000))
     tracemalloc.start()
-    before = time.monotonic()
+    before = time.process_time()
     with pytest.raises(Malformed, match=r"cubin \.symtab: names of more than"):
         kernels(rows, strings)
-    took = time.monotonic() - before
+    took = time.process_time() - before
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert took < 20
@@ -267,9 +267,9 @@ def test_ptx_has_code_where_it_has_a_function(text: bytes, *, expected: bool) ->
 @pytest.mark.parametrize("opening", [b"/*", b"//", b'"', b"/* */ /*"])
 def test_comments_are_taken_out_in_linear_time(opening: bytes) -> None:
     text = opening * (2_000_000 // len(opening))
-    before = time.monotonic()
+    before = time.process_time()
     cubin.bare_ptx(text)
-    assert time.monotonic() - before < 10
+    assert time.process_time() - before < 10
 
 
 @given(st.binary(max_size=200))

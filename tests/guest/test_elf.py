@@ -201,9 +201,9 @@ def test_many_sections_that_share_one_long_name_stay_small() -> None:
     first = SECTION.pack(0, 0, 0, 0, 0, count, 1, 0, 0, 0)
     data = head + first + rows * (count - 1) + b"\0" + name + b"\0"
     tracemalloc.start()
-    before = time.monotonic()
+    before = time.process_time()
     found = elf.read(data)
-    took = time.monotonic() - before
+    took = time.process_time() - before
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(found.sections) == count

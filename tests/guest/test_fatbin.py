@@ -131,10 +131,10 @@ def test_a_magic_inside_a_payload_is_no_container() -> None:
 
 def test_more_entries_than_any_library_has_are_refused_in_time() -> None:
     data = container(*[entry(2, 90, b"")] * 1000) * 270
-    before = time.monotonic()
+    before = time.process_time()
     with pytest.raises(Malformed, match="more than 262144 entries"):
         codes(data)
-    assert time.monotonic() - before < 20
+    assert time.process_time() - before < 20
 
 
 def test_empty_containers_without_end_are_refused_in_time() -> None:
