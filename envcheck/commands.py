@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcheck import __version__, atomic
-from envcheck import targets as catalogue
+from envcheck import __version__
 from envcheck.core import codec
 from envcheck.core.model import INVENTORY_SCHEMA, Inventory, Report, Target, Verdict
 from envcheck.errors import DocumentInvalid, FileUnavailable, UsageError
@@ -28,6 +24,8 @@ _MAX_DOCUMENT = 1 << 28
 
 def targets(options: argparse.Namespace) -> int:
     """List the known architectures and cards."""
+    from envcheck import targets as catalogue
+
     known = catalogue.catalogue()
     if options.format == "json":
         _write(codec.dumps({"schema": "envcheck/targets/v1", **codec.to_json(known)}).encode())
@@ -109,8 +107,7 @@ def verify(options: argparse.Namespace) -> int:
 
     payload = sign.open_envelope(_read(options.manifest), options.key)
     manifest = attest.read_statement(payload)
-    if options.save_inventory is not None:
-        atomic.write(options.save_inventory, codec.dumps(manifest.inventory).encode())
+    _save(options, manifest.inventory)
     if options.format == "json":
         _write(payload + b"\n")
         return 0
@@ -175,6 +172,8 @@ def _write(document: bytes) -> None:
 
 
 def _save(options: argparse.Namespace, inventory: Inventory) -> None:
+    from envcheck import atomic
+
     if options.save_inventory is not None:
         atomic.write(options.save_inventory, codec.dumps(inventory).encode())
 
@@ -220,7 +219,10 @@ def _seal(
     signer: SigningKey,
     started: str,
 ) -> None:
-    from envcheck import attest, sign
+    import hashlib
+
+    from envcheck import atomic, attest, sign
+    from envcheck import targets as catalogue
 
     digest = hashlib.sha256(catalogue.data_file().read_bytes()).hexdigest()
     origin = attest.Origin(
@@ -241,10 +243,14 @@ def _passphrase() -> bytes:
     if not sys.stdin.isatty():
         message = "the key is encrypted and nobody is there to ask"
         raise UsageError(message, remedy=f"set {_PASSPHRASE}")
+    import getpass
+
     return getpass.getpass("passphrase of the key: ").encode()
 
 
 def _ask_twice() -> bytes:
+    import getpass
+
     first = getpass.getpass("passphrase for the new key: ")
     if not first or first != getpass.getpass("again: "):
         message = "the passphrases are empty or differ"
@@ -253,6 +259,8 @@ def _ask_twice() -> bytes:
 
 
 def _now() -> str:
+    from datetime import datetime, timezone
+
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

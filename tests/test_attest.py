@@ -10,10 +10,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+import envcheck
 from envcheck import attest
 from envcheck.core import codec
 from envcheck.core.model import (
@@ -177,6 +180,16 @@ MEMBERS = [
 ]
 
 
+def shipped(name: str) -> jsonschema.Draft202012Validator:
+    path = Path(envcheck.__file__).parent / "schema" / f"{name}.json"
+    return jsonschema.Draft202012Validator(json.loads(path.read_text()))
+
+
+def test_what_is_attested_fits_the_shipped_schemas() -> None:
+    shipped("manifest-v1").validate(WHOLE)
+    shipped("report-v1").validate(WHOLE["predicate"]["envcheck"]["report"])
+
+
 @pytest.mark.parametrize("path", MEMBERS, ids=".".join)
 def test_a_manifest_without_one_of_its_members_is_refused(path: tuple[str, ...]) -> None:
     document = json.loads(json.dumps(WHOLE))
@@ -184,6 +197,7 @@ def test_a_manifest_without_one_of_its_members_is_refused(path: tuple[str, ...])
     for key in path[:-1]:
         place = place[key]
     del place[path[-1]]
+    assert not shipped("manifest-v1").is_valid(document)
     with pytest.raises(SignatureInvalid, match=path[-1]):
         attest.read_statement(json.dumps(document).encode())
 
@@ -195,8 +209,60 @@ def test_a_manifest_with_a_member_of_another_type_is_refused(path: tuple[str, ..
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = 7
+    assert not shipped("manifest-v1").is_valid(document)
     with pytest.raises(SignatureInvalid, match=path[-1]):
         attest.read_statement(json.dumps(document).encode())
+
+
+OURS = ("predicate", "envcheck")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("_type",), "https://in-toto.io/Statement/v0.1"),
+        (("predicateType",), "https://in-toto.io/attestation/test-result/v0.2"),
+        (("subject",), []),
+        (("subject", 0, "digest", "sha256"), DIGEST.upper() + "AB"),
+        (("subject", 0, "digest", "sha256"), "12" * 31),
+        (("predicate", "result"), "GREAT"),
+        (("predicate", "configuration"), []),
+        (("predicate", "passedTests", 0), 3),
+        ((*OURS, "schema"), "envcheck/manifest/v2"),
+        ((*OURS, "tool", "name"), "another"),
+        ((*OURS, "started"), "yesterday"),
+        ((*OURS, "finished"), "2026-11-30 10:00:05"),
+        ((*OURS, "target", "sm"), "sm_120a"),
+        ((*OURS, "inventoryDigest", "sha256"), "no"),
+        ((*OURS, "inventory", "schema"), "envcheck/inventory/v0"),
+        ((*OURS, "report", "schema"), "envcheck/report/v10"),
+    ],
+    ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_the_schema_and_the_reader_refuse_the_same_values(
+    path: tuple[Any, ...], value: Any
+) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert not shipped("manifest-v1").is_valid(document)
+    with pytest.raises(SignatureInvalid) as caught:
+        attest.read_statement(json.dumps(document).encode())
+    assert str([key for key in path if isinstance(key, str)][-1]) in caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_member_that_nobody_knows_is_refused() -> None:
+    for path in ((), ("predicate",), OURS, (*OURS, "tool"), (*OURS, "report")):
+        document = json.loads(json.dumps(WHOLE))
+        place = document
+        for key in path:
+            place = place[key]
+        place["surprise"] = 1
+        with pytest.raises(SignatureInvalid, match="surprise"):
+            attest.read_statement(json.dumps(document).encode())
 
 
 def test_errors_name_the_member() -> None:
