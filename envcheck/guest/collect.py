@@ -131,19 +131,23 @@ def _walk(folder: str, others: set[str]) -> Iterator[str]:
     """
     errors: list[OSError] = []
     visited = {*others, *_ancestors(folder)}
+    reals = {folder: folder}
     for where, folders, names in os.walk(folder, followlinks=True, onerror=errors.append):
         kept = []
         for name in sorted(folders):
             path = os.path.join(where, name)
-            real = os.path.realpath(path)
-            alias = real in visited or _links_inside(path, real, folder)
+            link = os.path.islink(path)
+            real = os.path.realpath(path) if link else os.path.join(reals[where], name)
+            alias = real in visited or (link and real.startswith(folder + os.sep))
             if name not in _SKIPPED_FOLDERS and not alias:
                 visited.add(real)
+                reals[path] = real
                 kept.append(name)
         folders[:] = kept
         for name in sorted(filter(distributions.is_compiled, names)):
             path = os.path.join(where, name)
-            if not _links_inside(path, os.path.realpath(path), folder):
+            inside = os.path.islink(path) and os.path.realpath(path).startswith(folder + os.sep)
+            if not inside:
                 yield path
     yield from (error.filename for error in errors)
 
@@ -151,11 +155,6 @@ def _walk(folder: str, others: set[str]) -> Iterator[str]:
 def _ancestors(folder: str) -> Iterator[str]:
     while folder != (folder := os.path.dirname(folder)):
         yield folder
-
-
-def _links_inside(path: str, real: str, folder: str) -> bool:
-    """Say whether a link leads to what the folder holds under a name of its own."""
-    return os.path.islink(path) and real.startswith(folder + os.sep)
 
 
 def _driver() -> str | None:
