@@ -60,7 +60,7 @@ def check(options: argparse.Namespace) -> int:
         if options.image is not None:
             inventory = pipeline.collect_image(options.image, lambda name: shown.step(name, 0))
         else:
-            python = options.python or sys.executable
+            python = sys.executable if options.python is None else options.python
             inventory = pipeline.collect(python, shown.step, shown.announce)
     _save(options, inventory)
     reports = _judge(options, inventory)
