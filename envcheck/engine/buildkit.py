@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,8 @@ from envcheck.errors import EnvcheckError, FileUnavailable
 
 _ANSWER_WITHIN = 30
 _GRACE = 10
+USUAL_PLACES = ("/usr/bin", "/usr/local/bin")
+"""Where a second docker command may lie that is not the first on PATH."""
 _REWRITES_TIMES = (0, 13)
 _INSTALL = "install docker-buildx (Debian, Ubuntu) or docker-buildx-plugin, or update Docker"
 
@@ -81,13 +83,13 @@ def build(
         context.mkdir()
         recipes.stage_context(recipe, context)
         image_id = Path(folder, "image-id")
-        command = _command(client, recipe, base=base, stage=stage, image_id=image_id)
+        told = command(client, recipe, base=base, stage=stage, image_id=image_id)
         variables = dict(os.environ, BUILDKIT_PROGRESS="plain", BUILDKIT_COLORS="")
         if client.kind == "buildkit":
             variables["DOCKER_BUILDKIT"] = "1"
         seen = BuildLog()
         with _open_log(log) as handle:
-            code = _stream([*command, str(context)], variables, _reader(seen, handle, progress))
+            code = stream([*told, str(context)], variables, _reader(seen, handle, progress))
         if code:
             raise seen.failure(str(log))
         reference = image_id.read_text(encoding="ascii").strip()
@@ -100,37 +102,37 @@ def build(
     )
 
 
-def _command(client: Client, recipe: Recipe, *, base: str, stage: str, image_id: Path) -> list[str]:
+def command(client: Client, recipe: Recipe, *, base: str, stage: str, image_id: Path) -> list[str]:
     """Return the build command without its context."""
-    command = [*client.command, "--target", stage, "--iidfile", str(image_id)]
+    words = [*client.command, "--target", stage, "--iidfile", str(image_id)]
     # A name for each target's newest build: an engine prunes what has none.
     tag = f"envcheck-{recipe.target}:{'latest' if stage == 'final' else stage}"
     if client.kind == "podman":
-        command += ["--tag", tag, "--timestamp", str(recipe.epoch), "--format", "docker"]
+        words += ["--tag", tag, "--timestamp", str(recipe.epoch), "--format", "docker"]
     else:
-        command += ["--progress", "plain"]
+        words += ["--progress", "plain"]
         if client.builder is not None:
-            command += ["--builder", client.builder]
+            words += ["--builder", client.builder]
         if client.rewrites_times:
-            command += ["--output", f"type=docker,name={tag},rewrite-timestamp=true"]
+            words += ["--output", f"type=docker,name={tag},rewrite-timestamp=true"]
         else:
-            command += ["--tag", tag, *(["--load"] if client.kind == "buildx" else [])]
+            words += ["--tag", tag, *(["--load"] if client.kind == "buildx" else [])]
         if client.kind == "buildx":
             # Its attestation would hold the time of the build.
-            command += ["--provenance=false"]
+            words += ["--provenance=false"]
     for name, path in (("pip-config", recipe.pip_config), ("ca", recipe.ca_file)):
         if path is not None:
             _require_readable(path)
-            command += ["--secret", f"id={name},src={path}"]
+            words += ["--secret", f"id={name},src={path}"]
     if recipe.network is not None:
-        command += ["--network", recipe.network]
+        words += ["--network", recipe.network]
         if client.kind == "buildx" and recipe.network == "host":
-            command += ["--allow", "network.host"]
+            words += ["--allow", "network.host"]
     if recipe.no_cache:
-        command.append("--no-cache")
+        words.append("--no-cache")
     for name, value in recipes.arguments(recipe, base).items():
-        command += ["--build-arg", f"{name}={value}"]
-    return command
+        words += ["--build-arg", f"{name}={value}"]
+    return words
 
 
 def _reader(seen: BuildLog, handle: IO[str], progress: Progress) -> Callable[[str], None]:
@@ -144,7 +146,7 @@ def _reader(seen: BuildLog, handle: IO[str], progress: Progress) -> Callable[[st
     return read
 
 
-def _stream(command: list[str], variables: Mapping[str, str], read: Callable[[str], None]) -> int:
+def stream(command: list[str], variables: Mapping[str, str], read: Callable[[str], None]) -> int:
     """Run a command and hand over each line; whatever happens, it is not left running."""
     # A session of its own: Ctrl-C in the terminal reaches envcheck alone, which then ends
     # the client in order, so that the engine hears of it and stops the build's containers.
@@ -166,15 +168,14 @@ def _stream(command: list[str], variables: Mapping[str, str], read: Callable[[st
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children, politely first."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=_GRACE)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
+    """End a process, politely first, and then whatever it leaves of its group."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if process.poll() is None:
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, number)
+                process.wait(timeout=_GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -196,7 +197,7 @@ def _require_readable(path: Path) -> None:
 def _dockers() -> Iterator[str]:
     """Yield every docker command once, those on PATH first."""
     seen = set()
-    for folder in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin"):
+    for folder in (*os.environ.get("PATH", "").split(os.pathsep), *USUAL_PLACES):
         path = shutil.which("docker", path=folder) if folder else None
         if path is not None and os.path.realpath(path) not in seen:
             seen.add(os.path.realpath(path))

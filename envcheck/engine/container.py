@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 LABEL = "dev.envcheck.guest"
 _INSIDE = "/envcheck"
 _TAIL = 4000
-_LARGEST_ANSWER = 512 << 20
+LARGEST_ANSWER = 512 << 20
 _TOO_OLD = 97
-_PYTHONS = (
+PYTHONS = (
     "python3",
     "python",
     "/usr/bin/python3",
@@ -36,7 +36,7 @@ _PYTHONS = (
     "/opt/venv/bin/python",
 )
 # Any Python since 2.7 can read this: an old one is to say its version, not to trip over syntax.
-_LAUNCHER = """\
+LAUNCHER = """\
 import json, os, sys
 with open(sys.argv[2] + "/python.json", "w") as handle:
     json.dump({"version": list(sys.version_info[:3]), "path": sys.executable}, handle)
@@ -68,23 +68,23 @@ def run_guest(
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         staged, control = Path(folder, "bundle"), Path(folder, "control")
         entry = bundle.stage(staged).relative_to(staged)
-        (staged / "launch.py").write_text(_LAUNCHER, encoding="ascii")
+        (staged / "launch.py").write_text(LAUNCHER, encoding="ascii")
         control.mkdir()
         (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        _open_to_all(staged)
+        open_to_all(staged)
         # The image's user is unknown here; the folder above keeps other users of this host out.
         control.chmod(0o777)
         mounts = {"bundle": (staged, "ro"), "control": (control, "rw")}
         mounts |= {name: (path.resolve(), "ro") for name, path in folders.items()}
         command = [f"{_INSIDE}/bundle/launch.py", f"{_INSIDE}/bundle/{entry}", f"{_INSIDE}/control"]
         old = None
-        for candidate in (python,) if python is not None else _PYTHONS:
-            options = _options(image, limits, mounts) | {
+        for candidate in (python,) if python is not None else PYTHONS:
+            chosen = options(image, limits, mounts) | {
                 "entrypoint": [candidate],
                 "command": ["-B", *command],
             }
             started = time.monotonic()
-            with _container(client, options) as container:
+            with _container(client, chosen) as container:
                 if not _start(container, candidate):
                     continue
                 code = _wait(container, limits)
@@ -92,7 +92,7 @@ def run_guest(
             if code == _TOO_OLD and (version := _version(control)) is not None:
                 old = version
                 continue
-            document = _read(control / "inventory.json")
+            document = read(control / "inventory.json")
             if document is None:
                 raise _no_answer(candidate, code, output)
             seconds = time.monotonic() - started
@@ -100,7 +100,7 @@ def run_guest(
     raise _no_python(image, python, old)
 
 
-def _options(
+def options(
     image: ImageFacts, limits: Limits, mounts: Mapping[str, tuple[Path, str]]
 ) -> dict[str, Any]:
     """Return everything that a container is made with, but for what it runs."""
@@ -133,12 +133,12 @@ def _options(
 
 
 @contextmanager
-def _container(client: DockerClient, options: dict[str, Any]) -> Iterator[Container]:
+def _container(client: DockerClient, chosen: dict[str, Any]) -> Iterator[Container]:
     """Make a container and remove it, whatever happens, Ctrl-C included."""
     from docker.errors import APIError, DockerException
 
     try:
-        yield client.containers.create(**options)
+        yield client.containers.create(**chosen)
     except APIError as error:
         raise _refused(str(error.explanation or error)) from None
     except DockerException as error:
@@ -146,9 +146,9 @@ def _container(client: DockerClient, options: dict[str, Any]) -> Iterator[Contai
         raise EnvcheckError(message, remedy="docker info") from None
     finally:
         try:
-            remove(client, options["name"])
+            remove(client, chosen["name"])
         except KeyboardInterrupt:
-            remove(client, options["name"])
+            remove(client, chosen["name"])
             raise
 
 
@@ -202,7 +202,7 @@ def _output(container: Container) -> str:
     return text[-_TAIL:].decode("utf-8", "replace").strip()
 
 
-def _read(path: Path) -> bytes | None:
+def read(path: Path) -> bytes | None:
     """Read what a container wrote: a regular file of bounded size, or nothing.
 
     A link would lead to files of this host, a pipe would hold us for ever.
@@ -211,26 +211,27 @@ def _read(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
     with open(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        document = handle.read(_LARGEST_ANSWER + 1)
-    if len(document) > _LARGEST_ANSWER:
-        message = f"the guest's answer has more than {_LARGEST_ANSWER >> 20} MiB"
+        document = handle.read(LARGEST_ANSWER + 1)
+    if len(document) > LARGEST_ANSWER:
+        message = f"the guest's answer has more than {LARGEST_ANSWER >> 20} MiB"
         raise EnvcheckError(message, remedy="is this image what it seems to be?")
     return document
 
 
 def _version(control: Path) -> str | None:
     """Return the version that an interpreter of the image told."""
-    document = _read(control / "python.json")
+    document = read(control / "python.json")
     try:
         return ".".join(str(int(part)) for part in json.loads(document or b"")["version"])
     except (ValueError, TypeError, KeyError):
         return None
 
 
-def _open_to_all(folder: Path) -> None:
+def open_to_all(folder: Path) -> None:
     """Let every user read what may have been installed with a strict umask."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -248,7 +249,7 @@ def _refused(said: str) -> EnvcheckError:
             "the disk is full where the engine keeps containers",
             remedy="docker container prune; docker builder prune",
         )
-    if "mounts denied" in said or "bind source path does not exist" in said:
+    if "mounts denied" in said.lower() or "bind source path does not exist" in said:
         return FileUnavailable(
             "the engine cannot see this machine's temporary folder",
             remedy="set TMPDIR to a folder that the engine shares",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -224,6 +225,7 @@ def connect(*, builder: str | None = None) -> Docker:
         raise FileUnavailable(message, remedy="pip install docker") from None
     host = os.environ.get("DOCKER_HOST") or _context_host()
     try:
+        _knock(host)
         variables = dict(os.environ, DOCKER_HOST=host)
         client = docker.from_env(environment=variables, timeout=_ANSWER_WITHIN)
         try:
@@ -234,6 +236,14 @@ def connect(*, builder: str | None = None) -> Docker:
     except (DockerException, OSError, ValueError) as error:
         message = f"no engine answers at {host}: {_innermost(error)}"
         raise FileUnavailable(message, remedy=_START) from None
+
+
+def _knock(host: str) -> None:
+    """Raise OSError when nothing listens at a socket: the library would leave its own open."""
+    path = host.removeprefix("http+").removeprefix("unix://")
+    if path != host:
+        with socket.socket(socket.AF_UNIX) as knocking:
+            knocking.connect(path)
 
 
 def _context_host() -> str:

@@ -7,7 +7,10 @@ that starts with `envcheck:` is what the user is told when the build fails.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -17,9 +20,9 @@ import zipfile
 from pathlib import Path
 
 ENVIRONMENT = "/opt/environment"
-_LOCK = "/run/lock/lock.txt"
-_CA = "/run/secrets/ca"
-_PIP_CONFIG = "/run/secrets/pip.conf"
+_LOCK = "/run/build/lock/lock.txt"
+_CA = "/run/build/secrets/ca"
+_PIP_CONFIG = "/run/build/secrets/pip.conf"
 
 
 def main() -> None:
@@ -32,7 +35,7 @@ def main() -> None:
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     with tempfile.TemporaryDirectory() as folder:
         pip(folder, "install", "--only-binary=:all:", "--require-hashes", "-r", _LOCK)
-    precompile(ENVIRONMENT)
+    precompile()
     shutil.copyfile(_LOCK, f"{ENVIRONMENT}/lock.txt")
     add_user()
     normalise(ENVIRONMENT, "/opt", "/home", "/tmp", "/etc")  # noqa: S108
@@ -78,20 +81,32 @@ def pip_variables(folder: str) -> dict[str, str]:
     return variables
 
 
-def precompile(folder: str) -> None:
-    """Compile every module, bound to its source by hash instead of by time.
+def precompile() -> None:
+    """Compile every module that is not yet, bound to its source by hash instead of by time.
 
     Without this, each start of a container would compile torch anew: it runs as a user
     who may not write here. A fixed share of the files for each process, in a fixed order
-    and with a fixed hash seed, makes the bytes repeatable; `compileall -j` would not.
+    and with a fixed hash seed, makes the bytes repeatable.
     """
-    command = [f"{folder}/bin/python", "-m", "compileall", "-qq", "--invalidation-mode"]
-    command += ["unchecked-hash", "-x"]
+    command = [sys.executable, "-B", os.path.abspath(__file__)]
     variables = dict(os.environ, PYTHONHASHSEED="0")
-    shares = (r"/site-packages/torch/", r"/site-packages/(?!torch/)")
-    # Some packages ship templates and files of newer Pythons, which do not compile: no error.
-    for running in [subprocess.Popen([*command, x, folder], env=variables) for x in shares]:  # noqa: S603
-        running.wait()
+    for running in [subprocess.Popen([*command, share], env=variables) for share in "01"]:  # noqa: S603
+        if running.wait():
+            sys.exit("envcheck: compiling the modules failed")
+
+
+def precompile_share(share: str) -> None:
+    """Compile one of two shares: torch, which is half of everything, or the rest."""
+    for where, folders, names in os.walk(f"{ENVIRONMENT}/lib"):
+        folders.sort()
+        for path in (os.path.join(where, name) for name in sorted(names) if name.endswith(".py")):
+            cached = importlib.util.cache_from_source(path)
+            if ("/site-packages/torch/" in path) != (share == "0") or os.path.exists(cached):
+                continue
+            # Some packages ship templates and files for newer Pythons, which do not compile.
+            with contextlib.suppress(py_compile.PyCompileError, UnicodeDecodeError):
+                mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+                py_compile.compile(path, cached, doraise=True, invalidation_mode=mode)
 
 
 def add_user() -> None:
@@ -119,4 +134,4 @@ def normalise(tree: str, *folders: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main() if len(sys.argv) == 1 else precompile_share(sys.argv[1])

@@ -1,6 +1,6 @@
 """Build each extension into a wheel; one that fails does not hide the others.
 
-Sources lie in folders below /run/sources; `extensions.lock` beside them names released ones,
+Sources lie in folders below /run/build/sources; `extensions.lock` beside them names released ones,
 with hashes. Wheels go to /opt/toolchain/wheels, and what became of each
 extension to /opt/toolchain/extensions.json: name, ok, seconds, and the end of what was said.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,8 @@ import environment  # noqa: E402
 
 _PLACE = Path("/opt/toolchain")
 _DEADLINE = 3600
-_TAIL = 40
+_TAIL = 30
+_CAUSES = 10
 _FLAGS = ("--no-deps", "--no-build-isolation", "--wheel-dir", str(_PLACE / "wheels"))
 
 
@@ -30,7 +32,7 @@ def main() -> None:
     """Build everything there is, in a fixed order."""
     # Build tools write beside what they read, and a fixed place keeps the result repeatable.
     sources = _PLACE / "sources"
-    shutil.copytree("/run/sources", sources)
+    shutil.copytree("/run/build/sources", sources)
     with tempfile.TemporaryDirectory() as folder:
         environment.make_pip(folder)
         folders = sorted(path for path in sources.iterdir() if path.is_dir())
@@ -62,9 +64,16 @@ def build(folder: str, name: str, *what: str) -> dict[str, object]:
     except subprocess.TimeoutExpired as error:
         code, said = -1, (error.stdout or b"") + b"\nended: it took more than an hour"
     sys.stdout.buffer.write(said)
-    tail = said.decode("utf-8", "replace").splitlines()[-_TAIL:] if code else []
+    tail = excerpt(said.decode("utf-8", "replace").splitlines()) if code else []
     seconds = round(time.monotonic() - start, 1)
     return {"name": name, "ok": code == 0, "seconds": seconds, "tail": tail}
+
+
+def excerpt(lines: list[str]) -> list[str]:
+    """Return what compilers called an error, and the end: setuptools buries the one in the other."""
+    cause = re.compile(r"\b(fatal )?error\b ?[:#]|undefined reference|not found", re.IGNORECASE)
+    causes = [line for line in lines[:-_TAIL] if cause.search(line)]
+    return [*causes[:_CAUSES], *lines[-_TAIL:]]
 
 
 def requirements(text: str) -> list[str]:

@@ -17,12 +17,12 @@ _NAMES = ("TARGET", "SM", "TORCH", "CUDA", "TORCH_CUDA_ARCH_LIST", "NVIDIA_REQUI
 
 def main() -> None:
     """Finish the environment; nothing here asks the network."""
-    wheels = sorted(str(path) for path in Path("/run/wheels").glob("*.whl"))
+    wheels = sorted(str(path) for path in Path("/run/build/wheels").glob("*.whl"))
     if wheels:
         with tempfile.TemporaryDirectory() as folder:
             environment.pip(folder, "install", "--no-index", "--no-deps", *wheels)
         forget_wheels(Path(environment.ENVIRONMENT))
-        environment.precompile(environment.ENVIRONMENT)
+        environment.precompile()
     target = {name.lower(): os.environ.get(name, "") for name in _NAMES}
     path = Path(environment.ENVIRONMENT, "target.json")
     path.write_text(json.dumps(target, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -32,7 +32,7 @@ def main() -> None:
 def forget_wheels(tree: Path) -> None:
     """Drop direct_url.json: it names a folder of the build, and is in no way needed."""
     for path in sorted(tree.glob("lib/python3*/site-packages/*.dist-info/direct_url.json")):
-        if b"file:///run/wheels/" in path.read_bytes():
+        if b"file:///run/build/wheels/" in path.read_bytes():
             path.unlink()
             record = path.with_name("RECORD")
             lines = record.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -30,7 +30,7 @@ if [ "$1" = c ]; then
     python3 -c 'import ensurepip, venv' 2>/dev/null || wanted="$wanted python3-venv"
 else
     # An empty toolchain lock and no sources: nothing is going to be compiled.
-    [ -n "$(find /run/sources -type f -size +0c)" ] || exit 0
+    [ -n "$(find /run/build/sources -type f -size +0c)" ] || exit 0
     command -v c++ >/dev/null 2>&1 || wanted="g++"
 fi
 [ -n "$wanted" ] || exit 0
@@ -41,7 +41,7 @@ command -v apt-get >/dev/null 2>&1 || {
 }
 export DEBIAN_FRONTEND=noninteractive
 ca=
-[ ! -s /run/secrets/ca ] || ca="-oAcquire::https::CaInfo=/run/secrets/ca"
+[ ! -s /run/build/secrets/ca ] || ca="-oAcquire::https::CaInfo=/run/build/secrets/ca"
 # shellcheck disable=SC2086 # lists of words
 apt-get $ca -qq update
 # shellcheck disable=SC2086

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment  # noqa: E402
 
-_SOURCES = Path("/run/sources")
+_SOURCES = Path("/run/build/sources")
 _CUDA = Path("/opt/toolchain/cuda")
 
 
