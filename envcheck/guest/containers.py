@@ -41,7 +41,7 @@ def _found(buffer: Buffer, section: str, packed: Packed) -> Found:
             cubin.check_cubin(buffer, entry.offset, entry.stored, entry.code)
         elif entry.code.kind == "ptx" and not entry.compression:
             head = buffer[entry.offset : entry.offset + min(entry.stored, _HEAD)]
-            cubin.check_ptx(cubin.bare_ptx(bytes(head)), entry.offset, entry.code)
+            cubin.check_ptx(bytes(head), entry.offset, entry.code)
     return Found(section, packed.entries)
 
 

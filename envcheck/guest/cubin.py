@@ -22,8 +22,11 @@ _SHT_SYMTAB, _STT_FUNC, _STO_CUDA_ENTRY = 2, 2, 0x10
 _MAX_SYMBOL, _MAX_SYMBOLS = 1 << 14, 1 << 26
 _SYMBOL = struct.Struct("<IBBH16x")  # name, info, other, section index; value and size unread
 _ARCH_NOTE = re.compile(rb"-arch\s+sm_(\d{2,3})([af]?)\b")
-_PTX_VERSION = re.compile(rb"\s*\.version\s+(\d{1,3})\.(\d{1,3})\b")
-_PTX_TARGET = re.compile(rb"\s*\.target\s+(sm_\d{2,3}[af]?)\b")
+_SPACE = re.compile(rb"\s*")
+_PTX_WORDS = {
+    ".version": re.compile(rb"(\d{1,3})\.(\d{1,3})\b"),
+    ".target": re.compile(rb"sm_\d{2,3}[af]?\b"),
+}
 _PTX_ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _PTX_FUNCTION = re.compile(rb"\.(entry|func)\b")
 # A comment without an end runs to the end of the text, so that the search stays linear.
@@ -128,44 +131,65 @@ def cubin_kernels(buffer: Buffer, elf: Elf) -> tuple[str, ...]:
     return tuple(found)
 
 
-def bare_ptx(text: bytes) -> bytes:
-    """Return a PTX text without its comments."""
-    return _COMMENT.sub(rb"\1 ", text)
-
-
-def code_of_ptx(bare: bytes) -> Code:
-    """Return ISA version and target of a PTX text without comments; raises Malformed.
+def code_of_ptx(text: bytes) -> Code:
+    """Return ISA version and target of a PTX text; raises Malformed.
 
     The two directives come first and in that order. A driver refuses a text that starts with
     anything else, be it a byte order mark.
     """
-    version = _PTX_VERSION.match(bare)
-    target = None if version is None else _PTX_TARGET.match(bare, version.end())
-    if version is None or target is None:
-        what = ".target after .version" if version is not None else ".version at its start"
-        message = f"PTX text: no {what}"
-        raise Malformed(message)
+    version, at = _directive(text, 0, ".version")
+    target, _ = _directive(text, at, ".target")
     isa = f"{int(version[1])}.{int(version[2])}"
-    return Code(kind="ptx", sm=target[1].decode(), isa=isa)
+    return Code(kind="ptx", sm=target[0].decode(), isa=isa)
 
 
-def check_ptx(bare: bytes, at: int, code: Code) -> None:
+def _directive(text: bytes, at: int, word: str) -> tuple[re.Match[bytes], int]:
+    """Return what follows a directive that must come next, and where it ends; raises Malformed."""
+    begin = _skip(text, at)
+    end = begin + len(word)
+    found = _PTX_WORDS[word].match(text, _skip(text, end))
+    if text[begin:end] != word.encode() or found is None or found.start() == end:
+        message = f"PTX text: no {word} " + ("after .version" if at else "at its start")
+        raise Malformed(message)
+    return found, found.end()
+
+
+def _skip(text: bytes, at: int) -> int:
+    """Return where white space and comments end; a comment without an end takes all."""
+    while True:
+        space = _SPACE.match(text, at)
+        at = at if space is None else space.end()
+        if text.startswith(b"//", at):
+            end = text.find(b"\n", at)
+        elif text.startswith(b"/*", at):
+            end = text.find(b"*/", at + 2) + 1 or -1
+        else:
+            return at
+        at = len(text) if end < 0 else end + 1
+
+
+def check_ptx(text: bytes, at: int, code: Code) -> None:
     """Raise Malformed for the payload of a fatbin entry that is no PTX of its SM and ISA.
 
     A driver chooses by the entry's header and then compiles what the text says.
     """
-    found = code_of_ptx(bare)
+    found = code_of_ptx(text)
     if found.isa != code.isa or Sm.parse(found.sm).silicon != Sm.parse(code.sm).silicon:
         is_, said = (f"PTX {c.isa} for {c.sm}" for c in (found, code))
         message = f"fatbin payload at {at}: {is_} where the entry says {said}"
         raise Malformed(message)
 
 
-def ptx_has_code(bare: bytes) -> bool:
+def ptx_has_code(text: bytes) -> bool:
     """Say whether a PTX text defines any function; a stub has directives alone."""
-    return _PTX_FUNCTION.search(bare) is not None
+    # Most stubs are told without taking the comments out.
+    return bool(_PTX_FUNCTION.search(text) and _PTX_FUNCTION.search(_bare(text)))
 
 
-def ptx_kernels(bare: bytes) -> tuple[str, ...]:
+def ptx_kernels(text: bytes) -> tuple[str, ...]:
     """Return the mangled names of the `.entry` functions."""
-    return tuple(name.decode("ascii", "replace") for name in _PTX_ENTRY.findall(bare))
+    return tuple(name.decode("ascii", "replace") for name in _PTX_ENTRY.findall(_bare(text)))
+
+
+def _bare(text: bytes) -> bytes:
+    return _COMMENT.sub(rb"\1 ", text)

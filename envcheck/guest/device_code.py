@@ -81,9 +81,9 @@ def _identify(buffer: Buffer, facts: DeviceFile) -> DeviceFile:
         return _with(facts, format="fatbin")
     # By name too: a text called .ptx that lacks what PTX begins with is broken, not of no interest.
     if is_ptx(head) or (facts.path.endswith(".ptx") and b"\0" not in head):
-        bare = cubin.bare_ptx(bytes(buffer[:_MAX_PTX]))
-        code = cubin.code_of_ptx(bare)
-        one = Container(section="file", code=(code,), has_code=cubin.ptx_has_code(bare))
+        text = bytes(buffer[:_MAX_PTX])
+        code = cubin.code_of_ptx(text)
+        one = Container(section="file", code=(code,), has_code=cubin.ptx_has_code(text))
         return _with(facts, format="ptx", containers=(one,))
     return _with(facts, skipped="not a format that holds device code")
 
@@ -174,7 +174,7 @@ def _names(buffer: Buffer, groups: list[tuple[Entry, ...]], inflate: Inflate) ->
 
 
 def _unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:
-    """Return the payload of an entry, decompressed (PTX: without comments); raises Malformed."""
+    """Return the payload of an entry, decompressed; raises Malformed."""
     where = f"fatbin payload at {entry.offset}"
     if entry.unpacked > _MAX_UNPACKED or entry.compression == "keyed":
         message = f"{where}: {entry.unpacked} bytes unpacked, {entry.compression or 'plain'}"
@@ -188,10 +188,9 @@ def _unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:
             raise Malformed(message) from None
     if entry.code.kind == "sass":
         cubin.check_cubin(payload, 0, len(payload), entry.code)
-        return payload
-    bare = cubin.bare_ptx(payload)
-    cubin.check_ptx(bare, entry.offset, entry.code)
-    return bare
+    else:
+        cubin.check_ptx(payload, entry.offset, entry.code)
+    return payload
 
 
 def _has_code(image: bytes, kind: str) -> bool:

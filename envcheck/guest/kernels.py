@@ -174,7 +174,7 @@ def _compile(piece: _Piece, root: str, number: int) -> dict[str, Any]:
     ptx = compiled.asm.get("ptx") if hasattr(compiled.asm, "get") else compiled.asm["ptx"]
     facts = MachineCode(
         target=cubin.code_of_cubin(code, parsed).sm,
-        ptx_isa=cubin.code_of_ptx(cubin.bare_ptx(ptx.encode())).isa if ptx else None,
+        ptx_isa=cubin.code_of_ptx(ptx.encode()).isa if ptx else None,
         registers=taken.registers,
         stack_bytes=taken.stack_bytes,
         static_shared=taken.static_shared,
