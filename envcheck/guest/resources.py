@@ -4,7 +4,7 @@ Registers and stack stand in `.nv.info`, whose attributes are u8 format (4: a le
 follows), u8 attribute, u16 value or length; those read here hold a symbol and a number.
 Static shared memory is the size of `.nv.shared.KERNEL`. From sm_90 up that section also
 holds the 1 KiB that the driver reserves for itself, which no limit of a card counts. Compared
-with `ptxas -v` and cuobjdump for CUDA 12.4 to 13.3 and sm_75 to sm_121.
+with `ptxas -v` of CUDA 12.4 to 13.3 for sm_75 to sm_120.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from envcheck.core.sm import Sm
+from envcheck.guest.cubin import code_of_cubin
 from envcheck.guest.elf import Buffer, Elf, Malformed
 
 _SIZED = 4
 _FRAME_SIZE, _MIN_STACK_SIZE, _REGISTERS = 0x11, 0x12, 0x2F
 _SYMBOL = struct.Struct("<I20x")
-_RESERVED_MARK, _RESERVED = ".nv.shared.reserved.0", 1024
+_RESERVED, _FIRST_RESERVED = 1024, 90
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ def resources_of(buffer: Buffer, elf: Elf, kernel: str) -> Resources:
         raise Malformed(message)
     shared = elf.find(f".nv.shared.{kernel}")
     size = 0 if shared is None else shared.size
-    reserved = _RESERVED if elf.find(_RESERVED_MARK) is not None else 0
+    number = Sm.parse(code_of_cubin(buffer, elf).sm).number
+    reserved = _RESERVED if number >= _FIRST_RESERVED else 0
     return Resources(
         registers=found[_REGISTERS],
         stack_bytes=max(found.get(_FRAME_SIZE, 0), found.get(_MIN_STACK_SIZE, 0)),
