@@ -49,7 +49,7 @@ def folder(tmp_path: Path, text: str, name: str = "some_kernel") -> Path:
     return path
 
 
-def test_the_shipped_kernels_are_those_that_the_readme_of_the_task_names():
+def test_the_shipped_kernels_are_all_there():
     shipped = {k.name: k for k in catalog.load_all([catalog.shipped()])}
     triton = {name for name, kernel in shipped.items() if kernel.kind == "triton"}
     assert triton == {
@@ -62,8 +62,8 @@ def test_the_shipped_kernels_are_those_that_the_readme_of_the_task_names():
     }
     assert set(shipped["matmul"].dtypes) == {"fp16", "bf16", "fp8e4nv", "int8"}
     for kernel in shipped.values():
-        for size in kernel.shapes[0].values():
-            assert any(shape != kernel.shapes[0] for shape in kernel.shapes), size
+        assert dict.fromkeys(kernel.shapes[0], 1) in kernel.shapes or kernel.name == "int4_matmul"
+        assert any(size % 2 and size > 1 for shape in kernel.shapes for size in shape.values())
 
 
 def test_a_kernel_travels_as_plain_json(tmp_path):

@@ -100,7 +100,8 @@ def _compile_all(request: CompileRequest) -> dict[str, Any]:
                 done.append(entry)
             elif Sm.parse(kernel.dtypes[entry.dtype].min_sm) > target:
                 why = f"{entry.dtype} needs {kernel.dtypes[entry.dtype].min_sm}"
-                done.append(entry.result(Outcome(status="not-applicable", error=why)))
+                skipped = Outcome(status="not-applicable", error=why)
+                done.append(entry.result(skipped, message=why))
             else:
                 pieces.append(entry)
     works = [partial(_compile, piece, request.root, target.number) for piece in pieces]

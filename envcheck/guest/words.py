@@ -11,7 +11,7 @@ from envcheck.core.compiled import Outcome
 _TELLING = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"\bptxas\b.*\b(fatal|error)\b",
+        r"\bptxas.*\b(fatal|error) :",
         r"LLVM ERROR|Assertion .* failed|terminate called",
         r"\b(fatal|error)\b\s*:|out of memory|cannot open shared object|symbol lookup error",
     )
@@ -19,6 +19,8 @@ _TELLING = tuple(
 _TEMPORARY = re.compile(r"\S*/tmp\w*\.(ptx|o|log)\b")
 _WARNED_IN = re.compile(r"^\S*/(?=[^/\s]+:\d+: \w*Warning:)")
 _BLANK = re.compile(r"\s{2,}")
+# What Python adds to a crash: that it crashed, and where it was in its own code.
+_STACK = re.compile(r"Fatal Python error:|(Current t|T)hread 0x|Extension modules:|\s*File \"|$")
 _MAX_LINE, _MAX_LINES = 300, 20
 
 
@@ -29,7 +31,7 @@ def reason(outcome: Outcome) -> str:
     if outcome.status == "timed-out":
         return f"not done after {outcome.milliseconds / 1000:.0f} s"
     raised = _tidy_lines((outcome.error or "").splitlines())
-    said = _tidy_lines((*outcome.stderr, *outcome.stdout))
+    said = _tidy_lines(n for n in (*outcome.stderr, *outcome.stdout) if not _STACK.match(n))
     # What was printed explains an exception that has nothing to say, and any other end.
     lines = raised if len(raised) > 1 else raised + said
     for pattern in _TELLING:
