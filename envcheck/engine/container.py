@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-LABEL = "dev.envcheck.guest"
+LABEL = "envcheck.guest"
 _INSIDE = "/envcheck"
 _TAIL = 4000
 LARGEST_ANSWER = 512 << 20

@@ -34,17 +34,18 @@ def main() -> None:
         sys.exit(f"envcheck: base-without-venv: {error}")
     venv.create(ENVIRONMENT, with_pip=False, symlinks=True)
     with tempfile.TemporaryDirectory() as folder:
-        pip(folder, "install", "--only-binary=:all:", "--require-hashes", "-r", _LOCK)
+        install(folder, "--only-binary=:all:", "--require-hashes", "-r", _LOCK)
     precompile()
     shutil.copyfile(_LOCK, f"{ENVIRONMENT}/lock.txt")
     add_user()
     normalise(ENVIRONMENT, "/opt", "/home", "/tmp", "/etc")  # noqa: S108
 
 
-def pip(folder: str, *arguments: str) -> None:
-    """Run pip and end with its exit code when it fails."""
+def install(folder: str, *arguments: str) -> None:
+    """Run `pip install` and end with its exit code when it fails."""
     make_pip(folder)
-    done = subprocess.run(pip_command(*arguments), env=pip_variables(folder), check=False)  # noqa: S603
+    command = pip_command("install", "--no-compile", *arguments)
+    done = subprocess.run(command, env=pip_variables(folder), check=False)  # noqa: S603
     if done.returncode:
         sys.exit(done.returncode)
 
@@ -71,7 +72,7 @@ def pip_command(*arguments: str) -> list[str]:
 
 def pip_variables(folder: str) -> dict[str, str]:
     """Return the variables for the pip in `folder`, with the secrets that are mounted."""
-    variables = dict(os.environ, PIP_NO_INPUT="1", PIP_NO_CACHE_DIR="1", PIP_NO_COMPILE="1")
+    variables = dict(os.environ, PIP_NO_INPUT="1", PIP_NO_CACHE_DIR="1")
     variables.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_PROGRESS_BAR="off", PIP_RETRIES="3")
     variables.update(PIP_ROOT_USER_ACTION="ignore", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=folder)
     if os.path.exists(_PIP_CONFIG):

@@ -20,7 +20,7 @@ def main() -> None:
     wheels = sorted(str(path) for path in Path("/run/build/wheels").glob("*.whl"))
     if wheels:
         with tempfile.TemporaryDirectory() as folder:
-            environment.pip(folder, "install", "--no-index", "--no-deps", *wheels)
+            environment.install(folder, "--no-index", "--no-deps", *wheels)
         forget_wheels(Path(environment.ENVIRONMENT))
         environment.precompile()
     target = {name.lower(): os.environ.get(name, "") for name in _NAMES}

@@ -28,7 +28,7 @@ def main() -> None:
         if lock.stat().st_size:
             with tempfile.TemporaryDirectory() as folder:
                 arguments = ("--only-binary=:all:", "--require-hashes", "-r", str(lock))
-                environment.pip(folder, "install", *arguments)
+                environment.install(folder, *arguments)
     trees = sorted(Path(sysconfig.get_path("purelib"), "nvidia").glob("cu[0-9]*"))
     for tree in trees:
         link_tree(tree)

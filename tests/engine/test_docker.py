@@ -470,7 +470,7 @@ def run(client: object) -> None:
 
 
 def test_an_image_without_python_is_said_to_be_one() -> None:
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     client = Refusing('exec: "{python}": executable file not found in $PATH: unknown')
     with pytest.raises(FileUnavailable, match="no Python in the image"):
         run(client)
@@ -487,7 +487,7 @@ def test_an_image_without_python_is_said_to_be_one() -> None:
     ],
 )
 def test_what_an_engine_refuses(said: str, message: str, kind: type[EnvcheckError]) -> None:
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     client = Refusing(said)
     with pytest.raises(kind, match=message):
         run(client)
@@ -498,7 +498,7 @@ def test_what_an_engine_refuses(said: str, message: str, kind: type[EnvcheckErro
 
 
 def test_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     from envcheck.engine import docker
 
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
@@ -511,7 +511,7 @@ def test_no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_something_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("docker")
+    pytest.importorskip("docker.errors")
     import socket
 
     from envcheck.engine import docker
