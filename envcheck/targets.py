@@ -96,7 +96,9 @@ def load(text: str) -> Catalogue:
             raise DocumentInvalid(message)
         digest = architecture.image.base_digest if architecture.image is not None else None
         if digest is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-            message = f"targets.toml: architectures.{architecture.name}.image.base_digest: {digest!r}"
+            message = (
+                f"targets.toml: architectures.{architecture.name}.image.base_digest: {digest!r}"
+            )
             raise DocumentInvalid(message)
     for card in cards:
         if card.architecture not in names or card.name in names:
