@@ -121,12 +121,11 @@ def resolve(name: str) -> Target:
     """Find a target by architecture, `sm_NN` or card; raises UsageError with what is known."""
     known = catalogue()
     sms = {a.name: a.sm for a in known.architectures}
-    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
-    wanted = re.sub(r"^(nvidia-|geforce-)+", "", wanted)
+    wanted = _plain(name)
     if wanted in sms:
         return Target(name=wanted, sm=sms[wanted])
     for card in known.cards:
-        if wanted in (card.name, card.name.replace("-", "")):
+        if wanted in (card.name, card.name.replace("-", ""), _plain(card.title)):
             return Target(name=card.name, sm=sms[card.architecture])
     if re.fullmatch(r"sm-?[1-9]\d{1,2}", wanted):
         sm = str(Sm(int(wanted.removeprefix("sm").lstrip("-"))))
@@ -136,3 +135,9 @@ def resolve(name: str) -> Target:
         raise UsageError(message, remedy=f"--arch sm_{wanted.removeprefix('sm').lstrip('-')[:-1]}")
     message = f"unknown target {name!r}: not an architecture, a card or sm_NN"
     raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(sms)})")
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is compared: lower case, hyphens, without the maker's names."""
+    words = re.sub(r"[\s_-]+", "-", name.strip().lower())
+    return re.sub(r"^(nvidia-|geforce-)+", "", words)

@@ -134,3 +134,16 @@ def test_a_sound_file_is_loaded() -> None:
 def test_a_broken_file_is_refused_and_the_row_is_named(text: str, message: str) -> None:
     with pytest.raises(DocumentInvalid, match=message):
         targets.load(text)
+
+
+@pytest.mark.parametrize(
+    ("title", "sm"),
+    [
+        ("NVIDIA GeForce RTX 4090", "sm_89"),
+        ("RTX 6000 Ada Generation", "sm_89"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "sm_120"),
+        ("GeForce  RTX_5090", "sm_120"),
+    ],
+)
+def test_the_makers_own_names_of_cards_are_understood(title, sm):
+    assert targets.resolve(title).sm == sm

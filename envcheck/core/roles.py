@@ -57,7 +57,9 @@ def _role(
         if not covered[file.path] and any(covered[p] for p in group):
             return Role(required=False, loaded=True, why=choice.why, alternative=True)
         return Role(required=True, loaded=True, why="", alternative=True)
-    if inventory.source == "environment" and file.format in _LOOSE:
+    if file.format in _LOOSE and (
+        inventory.source == "environment" or (".whl!/" in file.path and not covered[file.path])
+    ):
         why = "one of a set of loose kernels, of which its package picks by SM"
         return Role(required=False, loaded=False, why=why)
     if not covered[file.path] and _optional(file, inventory, covered):

@@ -109,6 +109,12 @@ def test_loose_kernels_of_an_environment_never_decide_but_given_files_do() -> No
     assert role(scanned(loose), loose.path, "sm_120").required
 
 
+def test_a_loose_kernel_for_another_card_does_not_decide_over_the_wheel_it_is_in() -> None:
+    loose = device_file("pkg.whl!/pkg/k_sm90.cubin", "s90a", form="cubin")
+    assert not role(scanned(loose), loose.path, "sm_120").required
+    assert role(scanned(loose), loose.path, "sm_90").required
+
+
 def test_a_driver_decides_whether_a_file_is_covered() -> None:
     late = device_file("bitsandbytes/libbitsandbytes_cuda128.so", "p90:9.1")
     early = device_file("bitsandbytes/libbitsandbytes_cuda118.so", "p90:7.8")
