@@ -13,7 +13,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-OBJECTS = Path(__file__).parent / "data" / "truth" / "objects"
+DATA = Path(__file__).parent / "data"
+OBJECTS = DATA / "truth" / "objects"
 
 # What an H200 (sm_90) did with these stands in data/truth/h200.json; for other cards the
 # rule is NVIDIA's: same major and no higher minor, or PTX of an equal or older target.
@@ -21,6 +22,7 @@ SM80 = OBJECTS / "nordc_s80.so"
 SM80_PTX80 = OBJECTS / "nordc_s80p80.so"
 SM89_SM120 = OBJECTS / "cu13.0__sass_89+120.fatbin"
 SM90 = OBJECTS / "cu13.0__sass_90.fatbin"
+SM120_LIBRARY = DATA / "truth-extra" / "objects" / "cu12.8_s120.so"
 
 
 def wheel(
