@@ -32,7 +32,8 @@ def _run(question: Question) -> Iterator[Finding]:
             subject,
             Status.FAIL,
             f"this build is {kind}: it has no CUDA code",
-            remedy=fix,
+            # Its version may be new enough already, and --upgrade would keep it then.
+            remedy=fix.replace(" --upgrade ", " --force-reinstall "),
             evidence={"mode": "none", "reason": "no-cuda-build", **facts},
         )
         return
