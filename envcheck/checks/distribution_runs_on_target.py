@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
-from envcheck.core.model import DeviceFile, Finding, Status
+from envcheck.core.model import DeviceFile, Distribution, Finding, Status
 from envcheck.core.roles import roles
 
 
@@ -16,6 +17,9 @@ def _run(question: Question) -> Iterator[Finding]:
     if environment is None:
         yield CHECK.skip("(no environment)", "files were scanned, not an environment")
         return
+    for distribution in environment.distributions:
+        if distribution.problem is not None:
+            yield _broken(distribution, distribution.problem)
     known = roles(question.inventory, question.sm, question.driver)
     files = {f.path: f for f in question.inventory.files if f.path in known}
     mine = {p: d for d in environment.distributions for p in d.files if p in files}
@@ -28,6 +32,18 @@ def _run(question: Question) -> Iterator[Finding]:
         yield _judge("(files of no distribution)", loose, question)
     elif not mine:
         yield CHECK.skip("(no distribution)", "none of them holds device code")
+
+
+def _broken(distribution: Distribution, problem: str) -> Finding:
+    """Say that nobody knows which files belong to a distribution."""
+    name = f"{distribution.name}=={distribution.version}"
+    return CHECK.finding(
+        f"{distribution.name} {distribution.version}",
+        Status.WARN,
+        f"which files belong to it is not known: {problem}",
+        evidence={"reason": "malformed-record"},
+        remedy=f"pip install --force-reinstall {shlex.quote(name)}",
+    )
 
 
 def _judge(subject: str, files: list[DeviceFile], question: Question) -> Finding:
@@ -73,7 +89,8 @@ CHECK = Check(
     how=(
         "Takes the findings of a distribution's files together: native when all files that it "
         "would load have machine code for the card, JIT-only when some have only PTX that the "
-        "driver compiles at first use, missing when one has neither."
+        "driver compiles at first use, missing when one has neither. A RECORD that cannot be "
+        "parsed is named: the files of that distribution are judged as files of none."
     ),
     remedy="Install a build of the distribution for the card.",
     run=_run,

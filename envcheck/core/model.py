@@ -133,6 +133,8 @@ class Distribution:
     """Compiled files that it owns, relative to the site directory."""
     requires: tuple[str, ...] = ()
     """Requires-Dist lines about torch and triton, which the torch judgement needs."""
+    problem: str | None = None
+    """Why its RECORD cannot be parsed; None for one that can, or that is absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

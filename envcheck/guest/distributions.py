@@ -6,12 +6,16 @@ and record digest, separated by NUL. A record digest is SHA-256 over the sorted 
 without a hash, compiled bytecode, everything outside the site directory (scripts carry the
 interpreter's path) and the installer's own notes. So the same wheels give the same digest on
 every machine, in any order, from any installer.
+
+A RECORD that cannot be parsed has no rows: its digest is SHA-256 over `malformed`, NUL and its
+bytes, so that it equals no whole one and no other broken one.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -67,18 +71,19 @@ def _read(entry: metadata.Distribution) -> Distribution:
     # A broken installation may have no METADATA; it is named by its folder then.
     text = next(filter(None, (_text(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
     headers = HeaderParser().parsestr(text)
-    rows = _rows(_text(entry, "RECORD"))
+    rows, digest, problem = _record(_raw(entry, "RECORD"))
     return Distribution(
         name=normalise(str(headers["Name"] or visible(folder))),
         version=str(headers["Version"] or "unknown"),
-        record_digest=None if rows is None else record_digest(rows),
+        record_digest=digest,
         direct_url=_origin(_direct_url(entry)),
-        files=tuple(sorted({row[0] for row in rows or () if is_compiled(row[0])})),
+        files=tuple(sorted({row[0] for row in rows if is_compiled(row[0])})),
         requires=tuple(
             line
             for line in map(str, headers.get_all("Requires-Dist") or ())
             if re.split(r"[\s;(<>=!~\[]", line, maxsplit=1)[0].lower() in _OF_INTEREST
         ),
+        problem=problem,
     )
 
 
@@ -100,15 +105,48 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _rows(record: str | None) -> list[tuple[str, str, str]] | None:
-    """Return the rows of RECORD, None without one that can be read."""
-    if record is None:
-        return None
+def _raw(entry: metadata.Distribution, name: str) -> bytes | None:
+    """Return the bytes of one file of a dist-info directory, None when there are none to read."""
+    folder: Any = getattr(entry, "_path", None)
     try:
-        rows = [[*row, "", "", ""] for row in csv.reader(record.splitlines()) if row]
-    except csv.Error:
+        return None if folder is None else bytes(folder.joinpath(name).read_bytes())
+    except (OSError, ValueError, KeyError):
         return None
-    return [(path.replace(os.sep, "/"), digest, size) for path, digest, size, *_ in rows]
+
+
+def _record(raw: bytes | None) -> tuple[list[tuple[str, str, str]], str | None, str | None]:
+    """Return the rows of RECORD, its digest, and why it cannot be parsed."""
+    if raw is None:
+        return [], None, None
+    try:
+        rows = _rows(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"RECORD: not UTF-8 at byte {error.start}"
+    except ValueError as error:
+        problem = f"RECORD: {error}"
+    else:
+        return rows, record_digest(rows), None
+    return [], hashlib.sha256(b"malformed\0" + raw).hexdigest(), problem
+
+
+def _rows(record: str) -> list[tuple[str, str, str]]:
+    """Return the rows of RECORD; raises ValueError that says why it cannot be parsed."""
+    if "\0" in record:
+        message = f"a NUL byte in line {record[: record.index(chr(0))].count(chr(10)) + 1}"
+        raise ValueError(message)
+    reader = csv.reader(io.StringIO(record, newline=""), strict=True)
+    rows = []
+    try:
+        for row in filter(None, reader):
+            path, digest, size, *_ = *row, "", "", ""
+            if not path:
+                message = f"no path in line {reader.line_num}"
+                raise ValueError(message)
+            rows.append((path.replace(os.sep, "/"), digest, size))
+    except csv.Error as error:
+        message = f"{error} in line {reader.line_num}"
+        raise ValueError(message) from None
+    return rows
 
 
 def record_digest(rows: Iterable[tuple[str, str, str]]) -> str:

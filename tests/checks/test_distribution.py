@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from inventories import ask, device_file, distribution, environment, scanned
+from inventories import ask, device_file, distribution, environment, judged, scanned
 
-from envcheck.core.model import DeviceFile, Status, Torch
+from envcheck.core.model import DeviceFile, Distribution, Status, Torch, Verdict
 
 ID = "distribution-runs-on-target"
 
@@ -73,3 +73,24 @@ def test_nothing_to_say_is_said() -> None:
     assert (of_files.status, of_files.required) == (Status.SKIP, False)
     (of_pure,) = ask(ID, environment(distributions=OWNERS[4:]), "sm_120")
     assert (of_pure.subject, of_pure.status) == ("(no distribution)", Status.SKIP)
+
+
+def test_a_record_that_cannot_be_parsed_warns_with_its_reason() -> None:
+    why = "RECORD: not UTF-8 at byte 3"
+    broken = Distribution(name="cut", version="1!2.0", record_digest="0" * 64, problem=why)
+    inventory = environment(FILES[0], distributions=(OWNERS[0], broken))
+    found = {f.subject: f for f in ask(ID, inventory, "sm_120")}
+    assert {s: f.status for s, f in found.items()} == {
+        "native 1.0": Status.PASS,
+        "cut 1!2.0": Status.WARN,
+    }
+    assert found["cut 1!2.0"].message == f"which files belong to it is not known: {why}"
+    assert found["cut 1!2.0"].remedy == "pip install --force-reinstall 'cut==1!2.0'"
+    assert judged(inventory, "sm_120").verdict is Verdict.COMPATIBLE
+
+
+def test_one_broken_record_among_nothing_else_is_still_said() -> None:
+    broken = Distribution(name="cut", version="2.0", record_digest="0" * 64, problem="RECORD: x")
+    warned, skipped = ask(ID, environment(distributions=(broken,)), "sm_120")
+    assert (warned.status, skipped.status) == (Status.WARN, Status.SKIP)
+    assert warned.remedy == "pip install --force-reinstall cut==2.0"

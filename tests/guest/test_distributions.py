@@ -154,3 +154,44 @@ def test_an_egg_info_file_is_a_distribution_too(tmp_path: Path) -> None:
     info.write_text("Metadata-Version: 1.1\nName: old-package\nVersion: 0.9\n")
     (found,) = distributions.read_all([str(tmp_path)])
     assert (found.name, found.version, found.record_digest) == ("old-package", "0.9", None)
+
+
+def installed(site: Path, record: bytes) -> Distribution:
+    info = site / "a-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: a\nVersion: 1\n")
+    (info / "RECORD").write_bytes(record)
+    (found,) = distributions.read_all([str(site)])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (b'a/b.py,sha256=x,3\n"a/c.so,sha256=y,4\n', "RECORD: unexpected end of data in line 2"),
+        (b"a/b.py,sha256=x,3\na/\0c.so,sha256=y,4\n", "RECORD: a NUL byte in line 2"),
+        (b"a/b.so,sha256=x,3\n,sha256=y,4\n", "RECORD: no path in line 2"),
+        (b"\0", "RECORD: a NUL byte in line 1"),
+        (b"a/b\xff.so,sha256=x,3\n", "RECORD: not UTF-8 at byte 3"),
+    ],
+)
+def test_a_record_that_cannot_be_parsed_is_named_and_digested_as_it_is(
+    tmp_path: Path, record: bytes, why: str
+) -> None:
+    found = installed(tmp_path, record)
+    assert (found.name, found.version, found.problem, found.files) == ("a", "1", why, ())
+    assert found.record_digest == hashlib.sha256(b"malformed\0" + record).hexdigest()
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n"])
+def test_a_whole_record_has_no_problem_whatever_ends_its_lines(tmp_path: Path, end: bytes) -> None:
+    lines = [b"a/b.py,sha256=x,3", b'"a/c,d.so",sha256=y,4', b"a-1.dist-info/RECORD,,", b""]
+    found = installed(tmp_path, end.join(lines))
+    assert (found.problem, found.files) == (None, ("a/c,d.so",))
+    expected = hashlib.sha256(b"a/b.py,sha256=x,3\na/c,d.so,sha256=y,4").hexdigest()
+    assert found.record_digest == expected
+
+
+def test_an_empty_record_is_not_a_broken_one(tmp_path: Path) -> None:
+    found = installed(tmp_path, b"")
+    assert (found.problem, found.record_digest) == (None, hashlib.sha256(b"").hexdigest())
