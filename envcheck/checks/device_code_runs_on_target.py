@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envcheck.checks import remedies
@@ -12,6 +13,21 @@ from envcheck.core.roles import Role, roles
 from envcheck.core.selection import choices
 from envcheck.core.sm import Sm
 
+# What to do about a file that could not be read, by what its problem says; the first counts.
+_UNREADABLE = (
+    (r"permission|not permitted|folder cannot be read", "run as a user who may read it"),
+    (
+        r"not a regular file|neither a file nor a directory",
+        "put a regular file in its place, or leave it out",
+    ),
+    (
+        r"archive: encrypted|password|compression method|archives nested",
+        "unpack it first and scan the folder",
+    ),
+    (r"no space|bytes free|disk quota", "set TMPDIR to a folder with room"),
+    ("", "fetch the file again; if it stays so, report it to its maintainer"),
+)
+
 
 def _run(question: Question) -> Iterator[Finding]:
     known = roles(question.inventory, question.sm, question.driver)
@@ -21,7 +37,7 @@ def _run(question: Question) -> Iterator[Finding]:
                 file.path,
                 Status.ERROR,
                 f"cannot be judged: {file.problem}",
-                remedy="fetch the file again; if it stays so, report it to its maintainer",
+                remedy=_remedy(file.problem),
                 evidence={"mode": "none", "reason": "unreadable"},
             )
         elif file.skipped is not None:
@@ -34,6 +50,10 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("(other files)", f"{count} of no format that holds device code")
     elif not question.inventory.files:
         yield CHECK.skip("(no files)", "there was no file to look at")
+
+
+def _remedy(problem: str) -> str:
+    return next(fix for told, fix in _UNREADABLE if re.search(told, problem, re.IGNORECASE))
 
 
 def _judge(file: DeviceFile, role: Role, question: Question) -> Finding:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import zipfile
+from pathlib import Path
+
 import pytest
 from inventories import ask, container, device_file, distribution, environment, judged, scanned
 
+from envcheck import sources
 from envcheck.core.model import DeviceFile, Domain, Finding, Status, Torch, Verdict
 
 ID = "device-code-runs-on-target"
@@ -231,3 +238,63 @@ def test_optional_part_of_an_environment_warns_and_of_a_wheel_fails_without_deci
     wheel = [device_file(f"w.whl!/{path}", codes) for path, codes in parts]
     scan = ask(ID, scanned(*wheel), "sm_120")
     assert [(f.status, f.required) for f in scan] == [(Status.FAIL, False), (Status.PASS, True)]
+
+
+UNPACK = "unpack it first and scan the folder"
+READER = "run as a user who may read it"
+REGULAR = "put a regular file in its place, or leave it out"
+ROOM = "set TMPDIR to a folder with room"
+AGAIN = "fetch the file again; if it stays so, report it to its maintainer"
+
+
+@pytest.mark.parametrize(
+    ("problem", "remedy"),
+    [
+        (os.strerror(errno.EACCES), READER),
+        (os.strerror(errno.EPERM), READER),
+        ("no permission to read it", READER),
+        ("the folder cannot be read", READER),
+        ("not a regular file", REGULAR),
+        ("neither a file nor a directory", REGULAR),
+        ("archive: encrypted", UNPACK),
+        ("archive: zip compression method 12 is not read", UNPACK),
+        ("archives nested more than 3 deep", UNPACK),
+        ("archive: 9 bytes unpacked do not fit the 5 bytes free in /tmp", ROOM),
+        (f"archive: [Errno 28] {os.strerror(errno.ENOSPC)}", ROOM),
+        (os.strerror(errno.EDQUOT), ROOM),
+        ("ELF header: cut", AGAIN),
+        ("zstd: damaged, or not 80 bytes", AGAIN),
+        ("archive: BadZipFile", AGAIN),
+    ],
+)
+def test_the_remedy_for_a_file_that_cannot_be_read_is_about_its_problem(
+    problem: str, remedy: str
+) -> None:
+    broken = DeviceFile(path="x.so", format="other", size=0, problem=problem)
+    (found,) = ask(ID, scanned(broken), "sm_120")
+    assert (found.status, found.remedy) == (Status.ERROR, remedy)
+
+
+def test_the_remedies_meet_what_the_reader_really_says(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(tmp_path / "method.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("a.so", b"\x7fELF" * 9)
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("a.so", b"\x7fELF" * 9)
+    locked = bytearray(inner.getvalue())
+    # Bit 0 of the general purpose flags, in the local and in the central header (APPNOTE 4.4.4).
+    locked[6] |= 1
+    locked[locked.index(b"PK\1\2") + 8] |= 1
+    (tmp_path / "locked.zip").write_bytes(locked)
+    nested = inner.getvalue()
+    for _ in range(12):
+        outer = io.BytesIO()
+        with zipfile.ZipFile(outer, "w") as archive:
+            archive.writestr("in.zip", nested)
+        nested = outer.getvalue()
+    (tmp_path / "nested.zip").write_bytes(nested)
+    for name in ("method.zip", "locked.zip", "nested.zip"):
+        seen = sources.read_paths([str(tmp_path / name)], lambda *_: None)
+        files = [s.file for s in seen if s.file is not None]
+        (found,) = ask(ID, scanned(*files), "sm_120")
+        assert (found.status, found.remedy) == (Status.ERROR, UNPACK), name
