@@ -131,6 +131,33 @@ def inventory_digest(inventory: object) -> str:
     return hashlib.sha256(codec.dumps(inventory).encode()).hexdigest()
 
 
+def _require_test_result(document: object) -> None:
+    """Tell another tool's statement by its type, before its predicate is found to lack ours."""
+    kind = document.get("predicateType") if isinstance(document, dict) else None
+    if isinstance(kind, str) and kind != PREDICATE_TYPE:
+        message = f"manifest.predicateType: {kind[:80]!r} is not {PREDICATE_TYPE!r}"
+        raise SignatureInvalid(message, remedy="give it a manifest that envcheck signed")
+
+
+def _verdicts(report: Report) -> tuple[Verdict, ...]:
+    """Return the verdicts that the findings allow.
+
+    `judge.fold` decides; it is not called, since importing all checks takes longer than the
+    rest of `verify`. What only it knows is whether a check that is needed said nothing: then
+    findings without a fault are inconclusive all the same.
+    """
+    statuses = {f.status for f in report.findings if f.required}
+    if Status.FAIL in statuses:
+        return (Verdict.INCOMPATIBLE,)
+    if statuses & {Status.ERROR, Status.SKIP} or not statuses:
+        return (Verdict.INCONCLUSIVE,)
+    return (Verdict.COMPATIBLE, Verdict.INCONCLUSIVE)
+
+
+def _is_count(value: object, status: Status, report: Report) -> bool:
+    return type(value) is int and value == sum(f.status is status for f in report.findings)
+
+
 def read_statement(payload: bytes) -> Manifest:
     """Read a verified payload; raises SignatureInvalid that names what does not fit.
 
@@ -139,6 +166,7 @@ def read_statement(payload: bytes) -> Manifest:
     """
     try:
         document = codec.parse(payload, name="manifest")
+        _require_test_result(document)
         statement = codec.from_json(Statement, document, "manifest")
         require_known(statement)
     except DocumentInvalid as error:
@@ -160,6 +188,26 @@ def read_statement(payload: bytes) -> Manifest:
             "the environment of the inventory",
         ),
         ("predicate.envcheck.target", member.target == report.target, "that of the report"),
+        (
+            "predicate.envcheck.report.verdict",
+            report.verdict in _verdicts(report),
+            "what the findings beside it give",
+        ),
+        *(
+            (
+                f"predicate.envcheck.report.summary.{status.value}",
+                _is_count(report.summary.get(status.value), status, report),
+                "the number of such findings",
+            )
+            for status in Status
+        ),
+        (
+            "predicate.envcheck.report.summary.line",
+            str(report.summary.get("line")).startswith(
+                f"{report.verdict.value} with {report.target.name}"
+            ),
+            "about the verdict and the target beside it",
+        ),
         ("predicate.result", predicate.result == _result(report), "that of the report"),
         (
             "predicate.passedTests",

@@ -66,13 +66,16 @@ def finding(subject: str, status: str, *, required: bool = True) -> Finding:
 
 
 def report(verdict: str, *findings: Finding) -> Report:
-    counts = {status.value: 0 for status in Status}
+    findings = findings or (finding("x", "pass"),)
+    counts = dict.fromkeys(["pass", "warn", "fail", "skip", "error"], 0)
+    for each in findings:
+        counts[each.status.value] += 1
     return Report(
         target=Target(name="rtx-5090", sm="sm_120"),
         driver="580.65.06",
         verdict=Verdict(verdict),
         assurance=Assurance.SCANNED,
-        findings=findings or (finding("x", "pass"),),
+        findings=findings,
         summary={
             **counts,
             "files": {"native": 0, "jit": 0, "none": 0},
@@ -270,3 +273,128 @@ def test_errors_name_the_member() -> None:
     document["predicate"]["envcheck"]["report"]["findings"][1]["status"] = "great"
     with pytest.raises(SignatureInvalid, match=r"report\.findings\[1\]\.status"):
         attest.read_statement(json.dumps(document).encode())
+
+
+def refused(document: dict[str, Any]) -> str:
+    with pytest.raises(SignatureInvalid) as caught:
+        attest.read_statement(json.dumps(document).encode())
+    assert caught.value.exit_code == 12
+    assert caught.value.remedy
+    return caught.value.message.partition(": ")[0]
+
+
+# What the README's exit codes say, spelled out: (verdict, the findings' statuses).
+HONEST = [
+    ("compatible", ["pass"]),
+    ("compatible", ["warn"]),
+    ("compatible", ["pass", "fail?", "skip?", "error?"]),
+    ("incompatible", ["pass", "fail"]),
+    ("incompatible", ["fail", "error", "skip"]),
+    ("inconclusive", ["pass", "error"]),
+    ("inconclusive", ["pass", "skip"]),
+    ("inconclusive", ["skip?"]),
+    ("inconclusive", ["pass"]),  # a check that is needed said nothing
+]
+CONTRADICTIONS = [
+    ("compatible", ["pass", "fail"]),
+    ("compatible", ["pass", "error"]),
+    ("compatible", ["pass", "skip"]),
+    ("compatible", ["skip?"]),
+    ("compatible", ["pass?"]),
+    ("incompatible", ["pass"]),
+    ("incompatible", ["pass", "error"]),
+    ("incompatible", ["pass", "fail?"]),
+    ("inconclusive", ["fail", "error"]),
+]
+
+
+def of_statuses(verdict: str, statuses: list[str]) -> dict[str, Any]:
+    """Return a statement all of whose lists agree; `?` marks what does not decide."""
+    found = (finding(s, s.rstrip("?"), required=not s.endswith("?")) for s in statuses)
+    return statement(report(verdict, *found))
+
+
+@pytest.mark.parametrize(("verdict", "statuses"), HONEST)
+def test_a_verdict_that_follows_from_the_findings_is_read(
+    verdict: str, statuses: list[str]
+) -> None:
+    document = of_statuses(verdict, statuses)
+    read = attest.read_statement(json.dumps(document).encode())
+    assert read.report.verdict.value == verdict
+
+
+@pytest.mark.parametrize(("verdict", "statuses"), CONTRADICTIONS)
+def test_a_verdict_that_contradicts_the_findings_is_refused(
+    verdict: str, statuses: list[str]
+) -> None:
+    assert refused(of_statuses(verdict, statuses)) == "manifest.predicate.envcheck.report.verdict"
+
+
+def test_a_success_over_a_failed_finding_is_refused_whatever_else_was_changed() -> None:
+    document = of_statuses("incompatible", ["pass", "fail"])
+    predicate = document["predicate"]
+    predicate.update(result="PASSED", failedTests=[])
+    value = predicate["envcheck"]["report"]
+    value["verdict"] = "compatible"
+    value["summary"].update(fail=0, line="compatible with rtx-5090")
+    assert refused(document) == "manifest.predicate.envcheck.report.verdict"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pass", 2),
+        ("pass", True),
+        ("pass", "1"),
+        ("warn", 0),
+        ("fail", 1),
+        ("skip", 1),
+        ("error", None),
+        ("line", "incompatible with rtx-5090"),
+        ("line", "compatible with ada"),
+        ("line", "compatible"),
+        ("line", 7),
+    ],
+)
+def test_a_summary_that_contradicts_the_findings_is_refused(name: str, value: object) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    document["predicate"]["envcheck"]["report"]["summary"][name] = value
+    assert refused(document) == f"manifest.predicate.envcheck.report.summary.{name}"
+
+
+@pytest.mark.parametrize("name", ["pass", "line"])
+def test_a_summary_without_what_it_must_say_is_refused(name: str) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    del document["predicate"]["envcheck"]["report"]["summary"][name]
+    assert refused(document) == f"manifest.predicate.envcheck.report.summary.{name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("result", "PASSED"),
+        ("result", "FAILED"),
+        ("passedTests", []),
+        ("warnedTests", []),
+        ("failedTests", ["a-claim: w"]),
+    ],
+)
+def test_a_predicate_that_the_report_does_not_give_is_refused(name: str, value: object) -> None:
+    document = json.loads(json.dumps(WHOLE))
+    document["predicate"][name] = value
+    assert refused(document) == f"manifest.predicate.{name}"
+
+
+def test_the_statement_of_another_tool_is_told_by_its_type() -> None:
+    document = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "x", "digest": {"sha512": "00"}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {"buildDefinition": {}},
+    }
+    with pytest.raises(SignatureInvalid) as caught:
+        attest.read_statement(json.dumps(document).encode())
+    assert caught.value.message == (
+        "manifest.predicateType: 'https://slsa.dev/provenance/v1' is not "
+        "'https://in-toto.io/attestation/test-result/v0.1'"
+    )
