@@ -42,7 +42,7 @@ with open(sys.argv[2] + "/python.json", "w") as handle:
     json.dump({"version": list(sys.version_info[:3]), "path": sys.executable}, handle)
 if sys.version_info < (3, 10):
     sys.exit(97)
-os.execv(sys.executable, [sys.executable, "-B", sys.argv[1], sys.argv[2]])
+os.execv(sys.executable, [sys.executable, "-E", "-S", "-B", sys.argv[1], sys.argv[2]])
 """
 _OWN = {
     # The guest looks at files; a card, and the runtime's check for one, are not its business.
@@ -81,7 +81,7 @@ def run_guest(
         for candidate in (python,) if python is not None else PYTHONS:
             chosen = options(image, limits, mounts) | {
                 "entrypoint": [candidate],
-                "command": ["-B", *command],
+                "command": ["-E", "-S", "-B", *command],
             }
             started = time.monotonic()
             with _container(client, chosen) as container:

@@ -1,8 +1,7 @@
 """The environment of an interpreter on this machine: a venv, a rental, a laptop.
 
-The interpreter is started as its owner starts it, so what its `.pth` files and its
-`sitecustomize` do at every start they do here too; without them `sys.path` would not be the
-one that jobs get. Beyond that nothing of the environment is imported.
+The interpreter is started without `site`, so nothing of the environment is imported or run,
+neither `.pth` lines nor `sitecustomize`; the guest works out the `sys.path` of a job itself.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def collect(python: str) -> Collected:
         request = {"schema": REQUEST_SCHEMA, "read": False}
         (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
         try:
-            out, err = _run([python, "-B", str(entry), folder], control, _DEADLINE)
+            out, err = _run([python, "-E", "-S", "-B", str(entry), folder], control, _DEADLINE)
         except subprocess.TimeoutExpired:
             message = f"{python}: reading its environment took more than {_DEADLINE} s"
             raise EnvcheckError(message, remedy="look for a hanging file system") from None

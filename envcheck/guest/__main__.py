@@ -1,15 +1,16 @@
 """The guest: run by path, with the interpreter of the environment that is looked at.
 
-    python guest/__main__.py CONTROL
+    python -E -S -B guest/__main__.py CONTROL
 
 CONTROL is a folder. The host writes CONTROL/request.json: {"schema":
 "envcheck/request/v1", "read": false}, where `read` has the guest read device code too. The guest writes CONTROL/inventory.json and exits
 0 whenever it did; any other exit is a crash. It never speaks on stdout: what stands there
 or on stderr is evidence, not an answer.
 
-While it works, `sys.path` holds the bundle and the standard library alone. The environment's
-own `sys.path` is a fact that it is handed, so nothing of the environment can be imported,
-not even a module that has the name of one of the standard library.
+It is started without `site`, so no code of the environment runs: no `.pth` line, no
+`sitecustomize`. While it works, `sys.path` holds the bundle and the standard library alone;
+the environment's own is worked out, so nothing of it can be imported, not even a module that
+has the name of one of the standard library.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import sys
 def main(control: str) -> None:
     """Read the request, observe, write the answer."""
     here = os.path.dirname(os.path.abspath(__file__))
-    looked_at = [p for p in sys.path if os.path.abspath(p) != here]
-    sys.path[:] = [os.path.dirname(os.path.dirname(here)), *_standard_library()]
+    library = _standard_library()
+    sys.path[:] = [os.path.dirname(os.path.dirname(here)), *library]
     import json  # noqa: PLC0415 - not before sys.path is safe, nor are the others
 
     from envcheck.core import codec  # noqa: PLC0415
+    from envcheck.guest import site_paths  # noqa: PLC0415
     from envcheck.guest.collect import REQUEST_SCHEMA, collect  # noqa: PLC0415
 
     with open(os.path.join(control, "request.json"), encoding="utf-8") as handle:
@@ -33,7 +35,7 @@ def main(control: str) -> None:
     if request.get("schema") != REQUEST_SCHEMA:
         message = f"unknown request schema: {request.get('schema')!r}"
         raise SystemExit(message)
-    text = codec.dumps(collect(looked_at, read=request.get("read") is True))
+    text = codec.dumps(collect(site_paths.job_path(library), read=request.get("read") is True))
     partial = os.path.join(control, "inventory.json.partial")
     # A file name in another encoding comes out as the JSON escape of its lone surrogates.
     with open(partial, "w", encoding="utf-8", errors="backslashreplace") as handle:

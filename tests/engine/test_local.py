@@ -391,50 +391,26 @@ def test_nothing_of_the_environment_is_imported(
         monkeypatch.setenv("PYTHONPATH", str(folder))
     collected = collect(environment)
     assert "canary" in packages(collected)
-    # Only what Python itself imports while it starts may have run; it starts the same way
-    # for everybody (`python -c pass`).
-    seen = trace.read_text().split() if trace.exists() else []
-    trace.unlink(missing_ok=True)
-    subprocess.run([python_of(environment), "-c", "pass"], check=True, timeout=60)
-    at_start = trace.read_text().split() if trace.exists() else []
-    assert seen == at_start
-    assert not {"canary", "envcheck", "json", "csv", "platform", "email"} & set(seen)
+    assert not trace.exists()
 
 
-def test_noise_at_the_start_of_the_interpreter_breaks_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "code", ["os._exit(3)", "sys.stdout.write('noise' * 300000)", "raise SystemExit(7)"]
+)
+def test_no_code_of_the_environment_runs_not_even_at_the_start(tmp_path: Path, code: str) -> None:
     environment = venv(tmp_path / "venv", wheel(tmp_path, "good", "1", {"good/_C.so": CODE}))
-    noise = "import sys; sys.stdout.write('{noise}' * 300000); sys.stderr.write('!' * 300000)\n"
-    (site(environment) / "noise.pth").write_text(noise)
-    (site(environment) / "sitecustomize.py").write_text("print('hello'); print('3.9')\n")
+    trace = tmp_path / "ran"
+    line = f"import os, sys; open({str(trace)!r}, 'w').close(); {code}\n"
+    (site(environment) / "start.pth").write_text(line)
+    (site(environment) / "sitecustomize.py").write_text(line)
+    # It is planted where it works: a plain start of the same interpreter does run it.
+    subprocess.run(
+        [python_of(environment), "-c", "pass"], check=False, timeout=60, capture_output=True
+    )
+    assert trace.exists()
+    trace.unlink()
     assert "good" in packages(collect(environment))
-
-
-def test_a_daemon_that_the_start_leaves_behind_is_not_waited_for(tmp_path: Path) -> None:
-    environment = venv(tmp_path / "venv", wheel(tmp_path, "good", "1", {"good/_C.so": CODE}))
-    pid = tmp_path / "pid"
-    line = (
-        "import subprocess; "
-        f"open({str(pid)!r}, 'w').write(str(subprocess.Popen(['sleep', '200']).pid))\n"
-    )
-    (site(environment) / "daemon.pth").write_text(line)
-    started = time.monotonic()
-    try:
-        assert "good" in packages(collect(environment))
-        assert time.monotonic() - started < 60
-    finally:
-        os.kill(int(pid.read_text()), 9)
-
-
-def test_a_start_that_fails_is_told_with_what_it_said(tmp_path: Path) -> None:
-    environment = venv(tmp_path / "venv")
-    line = (
-        "import os, sys; sys.stderr.write('no licence here\\n'); sys.stderr.flush(); os._exit(3)\n"
-    )
-    (site(environment) / "exit.pth").write_text(line)
-    done = envcheck("check", "--python", environment, "--arch", "ada")
-    assert done.returncode == 1
-    assert "no licence here" in done.stderr
-    assert done.stderr.endswith("nothing was verified\n")
+    assert not trace.exists()
 
 
 def test_two_collections_of_one_environment_are_equal_whatever_the_hash_seed(
