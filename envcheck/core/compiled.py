@@ -23,6 +23,8 @@ class CompileRequest:
     """A folder for Triton's cache; made when it is not there."""
     deadline: int = 120
     """Seconds for each function."""
+    memory: int = 8 << 30
+    """Bytes that each compile may take; one takes half a gigabyte at most."""
     parallel: int | None = None
     """How many at a time; None for one on each processor."""
 

@@ -1,5 +1,16 @@
 """What `kernels/<name>/kernel.toml` says: a kernel's dtypes, configurations and tolerances.
 
+Beside it lies `kernel.py`, which imports no torch when it is loaded, with these functions:
+
+- `compilations(dtype, config)`, for Triton: a mapping for each function that `launch` starts,
+  with `fn`, `signature` (argument: type), `constexprs`, and `divisible`: the arguments that
+  divide by 16, as they do for aligned pointers and even sizes;
+- `inputs(shape, config, draw)`: the operands by name, drawn from an `Operands`;
+- `launch(operands, config)`: runs it and returns the outputs by name, which start as values
+  that nothing computes; of a CUDA kernel the built library must have been loaded;
+- `reference(operands, config)`: for each output `value` in float64, `magnitude`, `terms` and
+  perhaps `rounded`, which are explained next. `config` is `Config.values`.
+
 A tolerance is a rule, not a number. For each element of an output, with `n` the number of
 roundings in its longest chain (the kernel's reference says it) and `|.|` the magnitude that
 flows through the computation (the same formula with every term's absolute value):

@@ -1,9 +1,10 @@
 """Every Triton kernel, compiled for one target without a GPU: what came of each, unjudged.
 
-One child process imports Triton (and no torch) and forks one more for each function, dtype
-and configuration, so that a compiler which aborts or hangs costs one entry. Triton 3.3 to 3.9
-were tried; 3.0 to 3.2 have another interface, which is served as well, because what they say
-about a new card is evidence.
+One child process imports Triton (and no torch), forks one for each kernel, which loads it,
+and that one more for each function, dtype and configuration: a compiler that aborts or hangs
+costs one entry, a kernel that cannot be loaded its own, and nothing is imported twice. Triton
+3.3 to 3.9 were tried; 3.0 to 3.2 have another interface, which is served as well, because
+what they say about a new card is evidence.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import importlib
 import importlib.util
 import inspect
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -34,7 +36,7 @@ from envcheck.guest import cubin, elf, trial, words
 from envcheck.guest.resources import resources_of
 
 _IMPORT_SECONDS = 120
-_LIST_SECONDS = 30
+_LOAD_SECONDS = 30
 _MAX_FUNCTIONS = 16
 """For each dtype and configuration of a kernel: only the last resort's deadline rests on it."""
 _WARP_SIZE = 32
@@ -44,17 +46,16 @@ _WARP_SIZE = 32
 class _Piece:
     """One function of one kernel for one dtype and one configuration: what is compiled."""
 
-    kernel: Kernel
+    kernel: str
     dtype: str
     config: Config
-    index: int
-    """Which of the functions that `compilations` of the kernel returns."""
-    function: str
+    entry: Mapping[str, Any]
+    """As `compilations` of the kernel returned it."""
 
     def result(self, outcome: Outcome, **more: Any) -> Compilation:
         return Compilation(
-            kernel=self.kernel.name,
-            function=self.function,
+            kernel=self.kernel,
+            function=self.entry["fn"].__name__,
             dtype=self.dtype,
             config=self.config.label,
             outcome=outcome,
@@ -66,8 +67,7 @@ def compile_kernels(request: CompileRequest) -> CompiledKernels:
     """Compile all Triton kernels of the request, in children of this process."""
     kernels = tuple(k for k in request.kernels if k.kind == "triton")
     request = replace(request, kernels=kernels)
-    most = sum(len(k.pairs()) for k in kernels) * _MAX_FUNCTIONS
-    patience = _IMPORT_SECONDS + len(kernels) * _LIST_SECONDS + most * request.deadline
+    patience = _IMPORT_SECONDS + sum(_patience(k, request) for k in kernels)
     result = trial.run(partial(_compile_all, request), deadline=patience)
     variables = {k: v for k, v in sorted(os.environ.items()) if k.startswith("TRITON_")}
     facts: dict[str, Any] = result.value if isinstance(result.value, dict) else {}
@@ -84,31 +84,61 @@ def compile_kernels(request: CompileRequest) -> CompiledKernels:
     )
 
 
+def _patience(kernel: Kernel, request: CompileRequest) -> int:
+    """Return the seconds after which even the process that watches over a kernel is given up."""
+    return _LOAD_SECONDS + len(kernel.pairs()) * _MAX_FUNCTIONS * request.deadline
+
+
 def _compile_all(request: CompileRequest) -> dict[str, Any]:
     """Import Triton and fork; runs in a child, because importing it may be all it takes."""
     sys.dont_write_bytecode = True
     os.environ["TRITON_CACHE_DIR"] = request.cache
     os.makedirs(request.cache, exist_ok=True)
     triton = importlib.import_module("triton")
-    target = Sm.parse(request.target)
-    _warm(target)
-    done: list[Compilation] = []
-    pieces: list[_Piece] = []
+    _warm(Sm.parse(request.target))
+    done: list[Any] = []
     for kernel in request.kernels:
-        for entry in _pieces(kernel, request.root):
-            if isinstance(entry, Compilation):
-                done.append(entry)
-            elif Sm.parse(kernel.dtypes[entry.dtype].min_sm) > target:
-                why = f"{entry.dtype} needs {kernel.dtypes[entry.dtype].min_sm}"
-                skipped = Outcome(status="not-applicable", error=why)
-                done.append(entry.result(skipped, message=why))
-            else:
-                pieces.append(entry)
-    works = [partial(_compile, piece, request.root, target.number) for piece in pieces]
-    parallel = request.parallel or len(os.sched_getaffinity(0))
-    trials = trial.run_all(works, deadline=request.deadline, parallel=parallel)
-    done += map(partial(_result, request.cache), pieces, trials)
+        work = partial(_compile_kernel, kernel, request)
+        ended = trial.run(work, deadline=_patience(kernel, request))
+        if isinstance(ended.value, list):
+            done += ended.value
+        else:
+            done.append(_lost(kernel, ended.outcome))
     return {"triton": triton.__version__, "compilations": codec.to_json(done)}
+
+
+def _lost(kernel: Kernel, outcome: Outcome) -> Compilation:
+    """Say that not even the functions of a kernel are known."""
+    late = outcome.signal == "SIGALRM"
+    return Compilation(
+        kernel=kernel.name,
+        function="",
+        dtype="",
+        config="",
+        outcome=outcome,
+        message=f"not loaded after {_LOAD_SECONDS} s" if late else words.reason(outcome),
+    )
+
+
+def _compile_kernel(kernel: Kernel, request: CompileRequest) -> list[Any]:
+    """Load a kernel and fork for each of its pieces; runs in a child of its own."""
+    signal.alarm(_LOAD_SECONDS)  # the least that ends a module which hangs while it is loaded
+    pieces = _pieces(kernel, request.root)
+    signal.alarm(0)
+    target = Sm.parse(request.target)
+    wanted = [p for p in pieces if Sm.parse(kernel.dtypes[p.dtype].min_sm) <= target]
+    parallel = request.parallel or len(os.sched_getaffinity(0))
+    works = [partial(_compile, piece, target.number) for piece in wanted]
+    trials = trial.run_all(
+        works, deadline=request.deadline, parallel=parallel, memory=request.memory
+    )
+    done = [_result(request.cache, *pair) for pair in zip(wanted, trials, strict=True)]
+    for piece in pieces:
+        if piece not in wanted:
+            why = f"{piece.dtype} needs {kernel.dtypes[piece.dtype].min_sm}"
+            outcome = Outcome(status="not-applicable", error=why)
+            done.append(piece.result(outcome, message=why))
+    return [codec.to_json(each) for each in done]
 
 
 def _warm(target: Sm) -> None:
@@ -121,31 +151,18 @@ def _warm(target: Sm) -> None:
         compiler.make_backend(_gpu(target.number)).hash()
 
 
-def _pieces(kernel: Kernel, root: str) -> Iterator[_Piece | Compilation]:
-    """Yield what there is to compile of a kernel, or how asking it for that ended."""
-    listed = trial.run(partial(_functions, kernel, root), deadline=_LIST_SECONDS)
-    if not isinstance(listed.value, list):
-        yield Compilation(
-            kernel=kernel.name,
-            function="",
-            dtype="",
-            config="",
-            outcome=listed.outcome,
-            message=words.reason(listed.outcome),
-        )
-        return
-    for (dtype, config), functions in zip(kernel.pairs(), listed.value, strict=True):
-        for index, function in enumerate(functions):
-            yield _Piece(kernel=kernel, dtype=dtype, config=config, index=index, function=function)
-
-
-def _functions(kernel: Kernel, root: str) -> list[list[str]]:
-    """Return the names of the functions for each dtype and configuration."""
+def _pieces(kernel: Kernel, root: str) -> list[_Piece]:
+    """Return what there is to compile of a kernel."""
     compilations = load(kernel.name, root).compilations
-    return [
-        [entry["fn"].__name__ for entry in compilations(dtype, config.values)]
+    pieces = [
+        _Piece(kernel=kernel.name, dtype=dtype, config=config, entry=entry)
         for dtype, config in kernel.pairs()
+        for entry in compilations(dtype, config.values)
     ]
+    for piece in pieces:
+        with contextlib.suppress(Exception):
+            piece.entry["fn"].cache_key  # noqa: B018 - Triton remembers this digest of the source
+    return pieces
 
 
 def load(name: str, root: str) -> ModuleType:
@@ -161,13 +178,11 @@ def load(name: str, root: str) -> ModuleType:
     return module
 
 
-def _compile(piece: _Piece, root: str, number: int) -> dict[str, Any]:
-    """Compile one function; runs in a child of the process that imported Triton."""
+def _compile(piece: _Piece, number: int) -> dict[str, Any]:
+    """Compile one function; runs in a child of the process that loaded its kernel."""
     triton = importlib.import_module("triton")
-    config = piece.config
-    entry = load(piece.kernel.name, root).compilations(piece.dtype, config.values)[piece.index]
-    options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
-    compiled = triton.compile(_source(entry), target=_gpu(number), options=options)
+    options = {"num_warps": piece.config.num_warps, "num_stages": piece.config.num_stages}
+    compiled = triton.compile(_source(piece.entry), target=_gpu(number), options=options)
     code = compiled.asm["cubin"]
     parsed = elf.read(code)
     metadata = compiled.metadata

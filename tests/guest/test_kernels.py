@@ -251,6 +251,26 @@ def test_a_kernel_that_cannot_be_asked_is_one_entry(triton, compiled, source, me
     assert not one.outcome.ok
 
 
+def test_a_kernel_that_hangs_while_it_is_loaded_does_not_hang_the_rest(
+    triton, compiled, monkeypatch
+):
+    triton("3.8.0")
+    monkeypatch.setattr(kernels, "_LOAD_SECONDS", 1)
+    (one,) = compiled("good", source="import time; time.sleep(600)").compilations
+    assert one.outcome.signal == "SIGALRM"
+    assert one.message == "not loaded after 1 s"
+
+
+def test_what_one_kernel_does_to_its_process_does_not_reach_the_next(triton, compiled, tmp_path):
+    triton("3.8.0")
+    other = tmp_path / "kernels" / "a_kernel"
+    write(other / "kernel.toml", DESCRIPTION)
+    write(other / "kernel.py", "import triton; triton.compile = None; 1 / 0")
+    found = {c.kernel: c for c in compiled("good").compilations}
+    assert found["a_kernel"].message == "ZeroDivisionError: division by zero"
+    assert found["some_kernel"].outcome.ok
+
+
 def test_no_triton_is_said_and_nothing_is_compiled(compiled, monkeypatch, tmp_path):
     write(tmp_path / "site" / "triton" / "__init__.py", "raise ImportError('no libtriton.so')")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
