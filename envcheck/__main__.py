@@ -9,8 +9,9 @@ import sys
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    from envcheck.errors import EnvcheckError
+    from envcheck.errors import EnvcheckError, FileUnavailable
 
+    _open_standard_streams()
     try:
         from envcheck import cli
 
@@ -33,6 +34,15 @@ def main() -> int:
         # The reader went away (`envcheck ... | head`): there is nobody left to tell.
         _discard_stdout()
         return 1
+    except OSError as error:
+        if os.environ.get("ENVCHECK_DEBUG"):
+            raise
+        # A full disk, a terminal that is gone: the machine's affair, not a fault of envcheck.
+        _say(f"error: {error.filename or 'output or temporary files'}: {error.strerror or error}")
+        _say("try: make room there, or set TMPDIR to a folder with room")
+        _say("nothing was verified")
+        _discard_stdout()
+        return FileUnavailable.exit_code
     except Exception as error:  # noqa: BLE001 - the last line of defence
         if os.environ.get("ENVCHECK_DEBUG"):
             raise
@@ -42,6 +52,18 @@ def main() -> int:
         _discard_stdout()
         return 1
     return code
+
+
+def _open_standard_streams() -> None:
+    """Give a process that was started with closed streams (cron, daemons) empty ones."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            stream = open(number, "w" if number else "r", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 def _say(text: str) -> None:

@@ -251,8 +251,13 @@ def _passphrase() -> bytes:
 def _ask_twice() -> bytes:
     import getpass
 
-    first = getpass.getpass("passphrase for the new key: ")
-    if not first or first != getpass.getpass("again: "):
+    try:
+        first = getpass.getpass("passphrase for the new key: ")
+        second = getpass.getpass("again: ")
+    except EOFError:
+        message = "nobody is there to type a passphrase"
+        raise UsageError(message, remedy=f"set {_PASSPHRASE}") from None
+    if not first or first != second:
         message = "the passphrases are empty or differ"
         raise UsageError(message, remedy="type the same passphrase twice")
     return first.encode()

@@ -85,6 +85,11 @@ def _needs(question: Question) -> list[_Need]:
         if f.path in known and known[f.path].required and not known[f.path].alternative
     ]
     majors = {int(m[1]): f.path for f in files for n in f.needed if (m := _CUDART.match(n))}
+    for file in files:
+        # No libcudart is needed and device code is there: the runtime is linked in (nvcc's
+        # default), and it is of the toolkit that made the code.
+        if file.toolkit is not None and file.format in ("shared-object", "executable"):
+            majors.setdefault(int(file.toolkit.partition(".")[0]), file.path)
     environment = question.inventory.environment
     if environment is not None and environment.torch is not None and environment.torch.cuda:
         torch = environment.torch
@@ -105,7 +110,8 @@ CHECK = Check(
     how=(
         "Takes the highest of: the first driver branch that knows the SM (no branch after 580 "
         "knows one below sm_75); the floor of the CUDA "
-        "major that torch (or a scanned library) is built with, by minor-version compatibility; "
+        "major that torch (or a scanned library, which may have its runtime linked in) is built "
+        "with, by minor-version compatibility; "
         "and the driver whose compiler takes the PTX ISA of files that have nothing but PTX for "
         "the card. With --driver it is a test, without it the answer is the least driver."
     ),

@@ -112,6 +112,8 @@ class DeviceFile:
     containers: tuple[Container, ...] = ()
     needed: tuple[str, ...] = ()
     """Sonames of DT_NEEDED, in the file's order."""
+    toolkit: str | None = None
+    """CUDA release that made its machine code, where no libcudart is needed and it says so."""
     skipped: str | None = None
     """Why there is nothing to judge; None when there is device code."""
     problem: str | None = None

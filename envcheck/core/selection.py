@@ -26,16 +26,18 @@ _SGL_KERNEL = re.compile(r"(?P<root>.*\bsgl_kernel)/(?P<folder>sm90|sm100)/commo
 _TINYCUDANN = re.compile(
     r"(?P<root>.*\btinycudann_bindings)(/_(?P<number>\d+)_C|_(?P<old>\d+)/_C)\.[\w.-]+"
 )
-# Parts that a package builds for newer cards alone and does without on others: torchao 0.18
+# Parts that a package makes for some cards alone and does without on others: torchao 0.18
 # setup.py (MXFP8 for sm_100, CUTLASS for sm_90a); Transformer Engine 2.20 (expert parallelism
-# over NCCL, sm_90 and newer, found by name only when that is asked for).
+# over NCCL, sm_90 and newer, found by name only when that is asked for); sgl_kernel 0.3
+# flash_attn.py (FlashAttention 3, refused by is_fa3_supported elsewhere).
 _OPTIONAL = re.compile(
-    r".*\b(torchao/_C_(mxfp8|cutlass_90a)\.|transformer_engine/wheel_lib/libnccl_ep\.)[\w.-]+"
+    r".*\b(torchao/_C_(mxfp8|cutlass_90a)\.|transformer_engine/wheel_lib/libnccl_ep\."
+    r"|sgl_kernel/flash_ops\.)[\w.-]+"
 )
 
 
 def is_optional(path: str) -> bool:
-    """Say whether a file is a part of its package that is made for newer cards alone."""
+    """Say whether a file is a part of its package that is made for some cards alone."""
     return _OPTIONAL.fullmatch(path) is not None
 
 

@@ -15,6 +15,7 @@ from envcheck.core.model import Code
 from envcheck.core.sm import Sm
 from envcheck.guest.elf import EM_CUDA, MAGIC, Buffer, Elf, Malformed
 
+_NOTE_HEADER = 12
 _ABI_7, _ABI_8 = 7, 8
 _HEADER = struct.Struct("<4sB3xB9xH28xI")  # magic, class, ABI version, machine, flags
 _ATTRIBUTE_ACCELERATOR_TARGET = 9
@@ -99,6 +100,23 @@ def _accelerator_target(buffer: Buffer, elf: Elf) -> bool:
             return bool(value & 0xFF) if form != 4 else False
         at += 4 + (value if form == 4 else 0)
     return False
+
+
+def toolkit(buffer: Buffer, elf: Elf) -> str | None:
+    """Return the CUDA release that made a cubin, such as `12.8`; None where it does not say.
+
+    ABI version 7 has it in e_version, 8 in `.note.nv.cuinfo`, two bytes at offset 4 of its
+    description, from CUDA 13.0 on.
+    """
+    number = elf.version if elf.abi_version == _ABI_7 else 0
+    note = elf.find(".note.nv.cuinfo")
+    if elf.abi_version == _ABI_8 and note is not None:
+        begin, end = elf.content(note)
+        if end - begin >= _NOTE_HEADER:
+            name, _, _ = struct.unpack_from("<III", buffer, begin)
+            at = begin + 12 + (min(name, end - begin) + 3 & ~3) + 4
+            number = int.from_bytes(buffer[at : at + 2], "little") if at + 2 <= end else 0
+    return f"{number // 10}.{number % 10}" if 100 <= number <= 999 else None
 
 
 def has_code(elf: Elf) -> bool:

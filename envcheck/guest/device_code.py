@@ -39,7 +39,7 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
     """Read one file; what is malformed becomes the file's `problem`, not an exception."""
     facts = DeviceFile(path=path, format="other", size=len(buffer))
     packed: tuple[Container, ...] = ()
-    problem = None
+    problem = toolkit = None
     try:
         facts = _identify(buffer, facts)
         if facts.skipped is None:
@@ -47,6 +47,8 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
             packed = facts.containers or _group(
                 buffer, found, inflate, form=facts.format, names=not dispatches(path)
             )
+            if not any(name.startswith("libcudart.") for name in facts.needed):
+                toolkit = _toolkit(buffer, found, inflate)
     except Malformed as error:
         problem = str(error)
     skipped = facts.skipped
@@ -61,6 +63,7 @@ def read(buffer: Buffer, *, path: str, inflate: Inflate) -> DeviceFile:
         size=facts.size,
         containers=packed,
         needed=facts.needed,
+        toolkit=toolkit,
         skipped=skipped,
         problem=problem,
     )
@@ -171,6 +174,16 @@ def _names(buffer: Buffer, groups: list[tuple[Entry, ...]], inflate: Inflate) ->
         image = next((i for i in images if _has_code(*i)), None)
         names.update(map(function_name, _kernels(*image) if image is not None else ()))
     return tuple(sorted(names))
+
+
+def _toolkit(buffer: Buffer, found: list[Found], inflate: Inflate) -> str | None:
+    """Return the CUDA release of the smallest cubin: what a runtime that is linked in is of."""
+    cubins = [e for _, entries in found for e in entries if e.code.kind == "sass"]
+    smallest = min(cubins, key=lambda e: e.unpacked, default=None)
+    if smallest is None or smallest.unpacked > _MAX_UNPACKED:
+        return None
+    image = _unpack(buffer, smallest, inflate)
+    return cubin.toolkit(image, elf.read(image))
 
 
 def _unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:

@@ -54,6 +54,8 @@ class Elf:
     kind: int
     machine: int
     flags: int
+    version: int
+    """e_version: a toolkit's release times ten in cubins of ABI version 7, 1 in others."""
     abi_version: int
     bits: int
     endian: str
@@ -96,7 +98,7 @@ def read(buffer: Buffer, start: int = 0, size: int | None = None) -> Elf:
     head = struct.unpack_from(
         endian + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"), buffer, start + 16
     )
-    kind, machine, _, _, _, offset, flags, _, _, _, entry, count, names = head
+    kind, machine, version, _, _, offset, flags, _, _, _, entry, count, names = head
     abi = buffer[start + 8]
     sections: tuple[Section, ...] = ()
     if offset:
@@ -105,7 +107,7 @@ def read(buffer: Buffer, start: int = 0, size: int | None = None) -> Elf:
         )
         sections = table.read(count, names)
     bits = 64 if wide else 32
-    return Elf(kind, machine, flags, abi, bits, endian, start, end, sections)
+    return Elf(kind, machine, flags, version, abi, bits, endian, start, end, sections)
 
 
 class _Table:
