@@ -90,7 +90,7 @@ def install_pip(environment: Path, *paths: Path) -> None:
 
 
 def install_uv(environment: Path, *paths: Path) -> None:
-    uv = shutil.which("uv")
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         pytest.skip("uv is not installed")
     command = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--no-index"]
