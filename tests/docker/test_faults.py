@@ -335,11 +335,7 @@ def test_an_index_that_refuses_the_password(
         ("FROM scratch\nCOPY file /file\n", "no shell"),
         ("FROM {base}\nRUN rm -f /bin/bash /bin/dash /bin/sh\n", "no shell"),
         ("FROM {base}\nRUN rm -f /usr/bin/python3 /usr/local/bin/python3\n", "no Python"),
-        (
-            "FROM {base}\nRUN rm -f /usr/bin/apt-get $(python3 -c 'import ensurepip as e;"
-            "print(e.__file__)')\n",
-            "lacks a compiler",
-        ),
+        ("FROM {base}\nRUN rm -f /usr/bin/apt-get\n", "lacks a compiler"),
     ],
 )
 def test_a_base_that_will_not_do(
