@@ -14,8 +14,10 @@ below it during `run_all` is taken for a trial's leftovers.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import re
 import selectors
 import signal
 import sys
@@ -35,6 +37,8 @@ _PATIENCE = 5.0
 _MAX_ANSWER = 1 << 26
 _HEAD_BYTES, _TAIL_BYTES = 1 << 13, 1 << 14
 _HEAD_LINES, _TAIL_LINES, _LINE = 10, 20, 500
+# How `faulthandler` writes a frame, and the one below which a child's own work begins.
+_FRAME, _LAST_FRAME = re.compile(r'  File ".*", line \d+ in '), f'"{forked.__file__}", line '
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +219,27 @@ class _Stream:
         """Return the lines that were kept; `...` stands for those that were not."""
         if self.cut:
             head, tail = self.head.splitlines(), self.tail.splitlines()[1:]
-            kept = [*head[:_HEAD_LINES], b"...", *tail[-_TAIL_LINES:]]
+            kept = [*_told(head)[:_HEAD_LINES], "...", *_told(tail)[-_TAIL_LINES:]]
         else:
-            kept = (self.head + self.tail).splitlines()
+            kept = _told((self.head + self.tail).splitlines())
             if len(kept) > _HEAD_LINES + _TAIL_LINES + 1:
-                kept = [*kept[:_HEAD_LINES], b"...", *kept[-_TAIL_LINES:]]
-        return tuple(line.decode("utf-8", "backslashreplace")[:_LINE].rstrip() for line in kept)
+                kept = [*kept[:_HEAD_LINES], "...", *kept[-_TAIL_LINES:]]
+        return tuple(kept)
+
+
+def _told(lines: Iterable[bytes]) -> list[str]:
+    """Return lines as text, those that repeat once, without the parent's part of a stack."""
+    told: list[str] = []
+    of_parent = False
+    for line, same in itertools.groupby(lines):
+        text = line.decode("utf-8", "backslashreplace")[:_LINE].rstrip()
+        of_parent = _FRAME.match(text) is not None and (of_parent or _LAST_FRAME in text)
+        if not of_parent:
+            told.append(text)
+            more = sum(1 for _ in same) - 1
+            if more:
+                told.append(f"... ({more} more)")
+    return told
 
 
 def _listen(running: Iterable[_Child]) -> None:

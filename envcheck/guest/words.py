@@ -17,10 +17,12 @@ _TELLING = tuple(
     )
 )
 _TEMPORARY = re.compile(r"\S*/tmp\w*\.(ptx|o|log)\b")
-_WARNED_IN = re.compile(r"^\S*/(?=[^/\s]+:\d+: \w*Warning:)")
+_FOLDER = re.compile(r"^\S*/(?=[^/\s]+:\d+:)")
 _BLANK = re.compile(r"\s{2,}")
 # What Python adds to a crash: that it crashed, and where it was in its own code.
-_STACK = re.compile(r"Fatal Python error:|(Current t|T)hread 0x|Extension modules:|\s*File \"|$")
+_STACK = re.compile(
+    r"Fatal Python error:|(Current t|T)hread 0x|Extension modules:|\s*File \"|\.\.\.|$"
+)
 _MAX_LINE, _MAX_LINES = 300, 20
 
 
@@ -47,7 +49,7 @@ def reason(outcome: Outcome) -> str:
 
 def distinct(lines: Iterable[str]) -> tuple[str, ...]:
     """Return different lines in their order, without quoted source (which is indented)."""
-    told = _tidy_lines(line for line in lines if not line[:1].isspace())
+    told = _tidy_lines(n for n in lines if not n[:1].isspace() and not n.startswith("..."))
     return tuple(dict.fromkeys(told))[:_MAX_LINES]
 
 
@@ -55,6 +57,6 @@ def _tidy_lines(lines: Iterable[str]) -> list[str]:
     """Return lines without blanks in rows and without paths that differ from run to run."""
     tidy: list[str] = []
     for line in lines:
-        text = _WARNED_IN.sub("", _TEMPORARY.sub(r"<\1>", line))
+        text = _FOLDER.sub("", _TEMPORARY.sub(r"<\1>", line))
         tidy.append(_BLANK.sub(" ", text).strip()[:_MAX_LINE])
     return [line for line in tidy if line]

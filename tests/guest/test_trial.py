@@ -102,6 +102,7 @@ def test_a_segmentation_fault_leaves_the_python_stack():
     outcome = trial.run(crashing_function, deadline=10).outcome
     assert outcome.signal == "SIGSEGV"
     assert any("crashing_function" in line for line in outcome.stderr)
+    assert not any("run_all" in line for line in outcome.stderr)  # how it was started
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,14 @@ def test_endless_output_is_cut_to_its_first_and_last_lines():
     assert sum(map(len, outcome.stdout)) < 20_000
     few = trial.run(lambda: [print(n) for n in range(40)] and None, deadline=10).outcome.stdout
     assert few == (*map(str, range(10)), "...", *map(str, range(20, 40)))
+
+
+def test_lines_that_repeat_are_told_once_and_counted():
+    def work():
+        print("same\n" * 50 + "other\nsame")
+
+    lines = trial.run(work, deadline=10).outcome.stdout
+    assert lines == ("same", "... (49 more)", "other", "same")
 
 
 def test_standard_input_is_empty():

@@ -64,13 +64,16 @@ def test_distinct_lines_leave_out_what_differs_between_machines():
         "/usr/lib/python3/site-packages/triton/knobs.py:504: UserWarning: fusion is on",
         "  warn_once(FUSION)",
         "again",
+        "... (4 more)",
         "again",
         "",
+        "/home/me/kernels/matmul/kernel.py:47:17: error: no lowering",
         "see /tmp/tmpab12.ptx",
     )
     assert words.distinct(lines) == (
         "knobs.py:504: UserWarning: fusion is on",
         "again",
+        "kernel.py:47:17: error: no lowering",
         "see <ptx>",
     )
 
