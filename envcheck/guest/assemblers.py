@@ -26,7 +26,11 @@ from envcheck.guest import trial, words
 from envcheck.guest.forked import Work
 from envcheck.guest.trial import Trial
 
-_VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+_VARIABLES = {
+    "TRITON_PTXAS_PATH": "ptxas",
+    "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell",
+    "TRITON_PTXAS-BLACKWELL_PATH": "ptxas-blackwell",  # so in Triton 3.3, and in no other
+}
 _SECONDS = 30
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 _FIRST_SPECIFIC = 90
@@ -67,9 +71,9 @@ def find(sites: Sequence[str]) -> Iterator[Assembler]:
 
 
 def _candidates(sites: Sequence[str]) -> Iterator[Assembler]:
-    for variable in _VARIABLES:
+    for variable, name in _VARIABLES.items():
         if path := os.environ.get(variable):
-            yield Assembler("ptxas", variable, path)
+            yield Assembler(name, variable, path)
     for site in sites:
         inner = glob.escape(site)
         for path in sorted(glob.glob(f"{inner}/triton/backends/nvidia/bin/ptxas*")):

@@ -88,6 +88,7 @@ def test_a_variable_names_an_assembler_that_is_asked_first(tmp_path, monkeypatch
 def test_a_variable_that_names_nothing_is_an_assembler_that_fails(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(tmp_path / "gone"))
     (probe,) = assemblers.probe("sm_89", [str(tmp_path)])
+    assert (probe.name, probe.origin) == ("ptxas-blackwell", "TRITON_PTXAS_BLACKWELL_PATH")
     assert not probe.accepted
     assert probe.version is None
     assert probe.message.startswith("FileNotFoundError")
