@@ -217,6 +217,27 @@ def test_packages_stand_in_the_table_of_an_environment() -> None:
     assert not any("a.so" in line for line in lines)
 
 
+def test_files_that_a_package_speaks_for_are_told_once() -> None:
+    package = finding(
+        "pkg 1",
+        "fail",
+        check="distribution-runs-on-target",
+        message="missing: 1 of 1",
+        evidence={"mode": "none", "files": {"none": ("pkg/a.so",)}},
+    )
+    missing = finding("pkg/a.so", "fail", "none")
+    broken = finding("pkg/b.so", "error", "none", message="cannot be judged")
+    lines = rendered(report(missing, broken, package))
+    assert not any("a.so" in line for line in lines)
+    assert lines[lines.index(FILES) + 1].startswith("error    pkg/b.so")
+    assert any("a.so" in line for line in rendered(report(missing, broken, package), verbosity=1))
+
+
+def test_what_does_not_decide_needs_no_remedy() -> None:
+    aside = finding("extra.so", "fail", "none", required=False, remedy="rebuild everything")
+    assert not any("rebuild" in line for line in rendered(report(finding("a.so"), aside)))
+
+
 def test_all_verdicts_come_last_in_the_order_of_the_targets() -> None:
     lines = rendered(report(finding("a.so")), report(finding("a.so"), name="rtx-4090"))
     assert lines[-2:] == ["compatible with ada (sm_89)", "compatible with rtx-4090 (sm_89)"]

@@ -131,12 +131,25 @@ def _is_native(finding: Finding) -> bool:
 def _others(report: Report, *, verbose: bool) -> list[_Group]:
     """Return what the other checks found and somebody must read, under the check's name."""
     tabled = _table_of(report)
+    told = set() if verbose else _files_of_packages(report)
     groups: dict[str, list[tuple[str, Finding]]] = {}
     for finding in report.findings:
         matters = verbose or (finding.required and finding.status in _BAD)
-        if finding.check != tabled and matters:
+        again = finding.check == _FILES and finding.subject in told
+        if finding.check != tabled and matters and not again:
             groups.setdefault(finding.check, []).append((finding.subject, finding))
     return list(groups.items())
+
+
+def _files_of_packages(report: Report) -> set[str]:
+    """Return the files that the row of a package speaks for, with the same remedy."""
+    told: set[str] = set()
+    for finding in report.findings:
+        if finding.check == _PACKAGES and isinstance(
+            by_mode := finding.evidence.get("files"), dict
+        ):
+            told.update(path for paths in by_mode.values() for path in paths)
+    return told
 
 
 def _table(
@@ -149,7 +162,7 @@ def _table(
     for name, finding in rows:
         shown = visible(name)
         why = Text(visible(finding.message))
-        if finding.remedy:
+        if finding.remedy and finding.required:
             number = remedies.setdefault(finding.remedy, len(remedies) + 1)
             why.append(f" [{number}]", style="bold")
         table.add_row(
