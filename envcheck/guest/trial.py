@@ -38,7 +38,7 @@ _MAX_ANSWER = 1 << 26
 _HEAD_BYTES, _TAIL_BYTES = 1 << 13, 1 << 14
 _HEAD_LINES, _TAIL_LINES, _LINE = 10, 20, 500
 # How `faulthandler` writes a frame, and the one below which a child's own work begins.
-_FRAME, _LAST_FRAME = re.compile(r'  File ".*", line \d+ in '), f'"{forked.__file__}", line '
+_FRAME, _LAST_FRAME = re.compile(r'  File ".*", line \S+ in '), f'"{forked.__file__}", line '
 
 
 @dataclass(frozen=True, slots=True)
