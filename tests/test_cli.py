@@ -868,7 +868,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         assert done.stderr == b""
 
 
-def test_a_full_disk_under_stdout_is_one_line_and_exit_code_1() -> None:
+def test_a_full_disk_under_stdout_is_told_and_exit_code_3() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*COMMAND, "targets", "--format", "json"],
@@ -878,10 +878,21 @@ def test_a_full_disk_under_stdout_is_one_line_and_exit_code_1() -> None:
             timeout=60,
             check=False,
         )
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert b"No space left" in done.stderr
+    assert b"nothing was verified" in done.stderr
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_as_under_cron_change_no_exit_code(closed: str) -> None:
+    line = f"exec {COMMAND[0]} scan '{SM80}' --arch hopper {closed}"
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, env=environment(), timeout=60, check=False
+    )
+    assert done.returncode == 10
+    assert b"Traceback" not in done.stderr
 
 
 def test_ctrl_c_ends_it_and_what_it_started(tmp_path: Path) -> None:
