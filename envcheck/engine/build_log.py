@@ -167,10 +167,9 @@ FAULTS = (
         "nothing was built; ask the registry's owner, or take another --base",
     ),
     _fault(
-        r"(failed to solve|ERROR|failed to resolve source metadata|failed to load cache key)"
-        r"[^\n]*?(?P<what>[\w./:@-]+): (failed to resolve source metadata[^\n]*: )?"
-        r"(not found|pull access denied[^\n]*|failed to do request[^\n]*|failed to authorize[^\n]*)",
-        "base image {what} cannot be had",
+        r"^ > \[(?:internal\] load metadata for|[a-z]+ \d+/\d+\] FROM) (?P<what>\S+):$"
+        r"(?:.*\n)+?.*failed to solve[^:]*: (?P<why>.{1,300})",
+        "base image {what} cannot be had: {why}",
         "docker pull it once by hand, or --base with an image that is here",
     ),
     _fault(

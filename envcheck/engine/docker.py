@@ -119,10 +119,12 @@ class Docker:
 
     def content(self, reference: str, *, read: Read | None = None) -> Content:
         """Read every entry of an image for its content digest."""
-        with self._created(reference) as name:
+        with (
+            self._created(reference) as name,
+            as_file(self._call(lambda: self._client.api.export(name))) as stream,
+        ):
             try:
-                stream = self._call(lambda: self._client.api.export(name))
-                return content_digest.of_export(as_file(stream), read)
+                return content_digest.of_export(stream, read)
             except ValueError as error:
                 message = f"{reference}: the engine's export is not whole: {error}"
                 raise EnvcheckError(message, remedy="docker info") from None
@@ -131,18 +133,22 @@ class Docker:
         """Return one regular file of an image."""
         with self._created(reference) as name:
             try:
-                stream, status = self._call(lambda: self._client.api.get_archive(name, path))
+                pieces, status = self._call(lambda: self._client.api.get_archive(name, path))
             except FileUnavailable:
                 message = f"{reference}: has no {path}"
                 raise FileUnavailable(message, remedy="is this the image that was meant?") from None
-            if int(status["size"]) > limit:
-                message = f"{reference}: {path} has {status['size']} bytes, more than {limit}"
-                raise EnvcheckError(message)
-            with tarfile.open(fileobj=as_file(stream), mode="r|") as archive:
-                for member in archive:
-                    handle = archive.extractfile(member) if member.isreg() else None
-                    if handle is not None:
-                        return handle.read(limit)
+            with as_file(pieces) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+                member = archive.next()
+                handle = None
+                if member is not None and member.isreg():
+                    if member.size > limit:
+                        message = (
+                            f"{reference}: {path} has {status['size']} bytes, more than {limit}"
+                        )
+                        raise EnvcheckError(message)
+                    handle = archive.extractfile(member)
+                if handle is not None:
+                    return handle.read()
         message = f"{reference}: {path} is not a regular file"
         raise EnvcheckError(message)
 
@@ -159,25 +165,23 @@ class Docker:
         if reference.startswith("sha256:"):
             message = f"{reference}: no such image here, and an id cannot be pulled"
             raise FileUnavailable(message, remedy="docker images --no-trunc")
-        name, tag = reference, None
+        tag = None
         if "@" not in reference and ":" not in reference.rsplit("/", 1)[-1]:
             tag = "latest"
         try:
             events = self._call(
-                lambda: self._client.api.pull(name, tag=tag, stream=True, decode=True)
+                lambda: self._client.api.pull(reference, tag=tag, stream=True, decode=True)
             )
-            for event in events:
-                if "error" in event:
-                    raise _not_pulled(reference, str(event["error"]))
-                if progress is not None and "id" in event:
-                    done = str(event.get("status")) in {"Pull complete", "Already exists"}
-                    state = "done" if done else "running"
-                    line = str(event.get("status", ""))
-                    progress(
-                        Step(id=str(event["id"]), name=f"pull {reference}", state=state, line=line)
-                    )
-        except FileUnavailable as error:
+        except EnvcheckError as error:
             raise _not_pulled(reference, error.message) from None
+        for event in events:
+            if "error" in event:
+                raise _not_pulled(reference, str(event["error"]))
+            if progress is not None and "id" in event:
+                line = str(event.get("status", ""))
+                state = "done" if line in {"Pull complete", "Already exists"} else "running"
+                name = f"pull {reference}"
+                progress(Step(id=str(event["id"]), name=name, state=state, line=line))
 
     @contextmanager
     def _created(self, reference: str) -> Iterator[str]:

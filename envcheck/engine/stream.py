@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import IO, cast
 
 
@@ -32,6 +34,17 @@ class _Stream(io.RawIOBase):
         return b"".join(parts)
 
 
-def as_file(pieces: Iterable[bytes]) -> IO[bytes]:
-    """Return a file that can only be read on; it holds one piece at a time."""
-    return cast("IO[bytes]", _Stream(pieces))
+@contextmanager
+def as_file(pieces: Iterator[bytes]) -> Iterator[IO[bytes]]:
+    """Return a file that can only be read on; it holds one piece at a time.
+
+    At the end the connection is closed, read to its end or not: as long as it is open, an
+    engine waits, and would not remove the container that it is sending.
+    """
+    try:
+        # A generator that was never asked for anything would not close what it reads from.
+        first = next(pieces, b"")
+        yield cast("IO[bytes]", _Stream(chain((first,), pieces)))
+    finally:
+        if isinstance(pieces, Generator):
+            pieces.close()

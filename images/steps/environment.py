@@ -44,9 +44,14 @@ def main() -> None:
 def install(folder: str, *arguments: str) -> None:
     """Run `pip install` and end with its exit code when it fails."""
     make_pip(folder)
-    command = pip_command("install", "--no-compile", *arguments)
+    log = Path(folder, "pip.log")
+    command = pip_command("install", "--no-compile", "--log", str(log), *arguments)
     done = subprocess.run(command, env=pip_variables(folder), check=False)  # noqa: S603
     if done.returncode:
+        # Of an index that refuses, pip says only in its log that it does, not on the screen.
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        refused = [line for line in lines if "Could not fetch URL" in line]
+        sys.stdout.write("".join(f"{line}\n" for line in refused[:5]))
         sys.exit(done.returncode)
 
 

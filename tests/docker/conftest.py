@@ -100,8 +100,8 @@ class Started:
         command += ["--exec-root", str(self.folder / "exec"), "-H", f"unix://{sock}"]
         command += ["--pidfile", str(self.folder / "pid")]
         if self.always:
-            # It stands beside the other engine, and needs no network.
-            command += ["--bridge=none", "--iptables=false"]
+            # It stands beside the other engine, whose network it would take down.
+            command = ["unshare", "--net", *command, "--bridge=none", "--iptables=false"]
         log = (self.folder / "log").open("wb")
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

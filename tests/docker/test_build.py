@@ -40,10 +40,12 @@ def content(engine: Docker, built: Built) -> Content:
 
 @contextmanager
 def exported(engine: Docker, reference: str) -> Iterator[tarfile.TarFile]:
-    with engine._created(reference) as name:
-        pieces = engine._client.api.export(name)
-        with tarfile.open(fileobj=stream.as_file(pieces), mode="r|") as archive:
-            yield archive
+    with (
+        engine._created(reference) as name,
+        stream.as_file(engine._client.api.export(name)) as handle,
+        tarfile.open(fileobj=handle, mode="r|") as archive,
+    ):
+        yield archive
 
 
 def test_an_image_says_what_it_is_for(engine: Docker, built: Built) -> None:
@@ -243,12 +245,15 @@ def test_ctrl_c_stops_the_build_in_the_engine(engine: Docker, tiny: Recipe, tmp_
         stdout=subprocess.PIPE,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
     ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"sleeping\n"
-        wait_for(lambda: running("98.7654321"), 60)
-        child.send_signal(signal.SIGINT)
-        child.stdout.read()
-        assert child.wait(60) == 130
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"sleeping\n"
+            wait_for(lambda: running("98.7654321"), 60)
+            child.send_signal(signal.SIGINT)
+            child.stdout.read()
+            assert child.wait(60) == 130
+        finally:
+            child.kill()
     wait_for(lambda: not running("98.7654321"), 30)
 
 

@@ -537,14 +537,25 @@ def test_an_engine_that_is_something_else(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_stream_is_read_like_a_file() -> None:
-    handle = stream.as_file(iter([b"abc", b"", b"defg", b"h"]))
-    assert [handle.read(2), handle.read(4), handle.read(0), handle.read(-1), handle.read(1)] == [
-        b"ab",
-        b"cdef",
-        b"",
-        b"gh",
-        b"",
-    ]
+    with stream.as_file(iter([b"abc", b"", b"defg", b"h"])) as handle:
+        said = [handle.read(2), handle.read(4), handle.read(0), handle.read(-1), handle.read(1)]
+    assert said == [b"ab", b"cdef", b"", b"gh", b""]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_stream_that_is_not_read_to_its_end_is_closed(size: int) -> None:
+    closed = []
+
+    def pieces():
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            closed.append(True)
+
+    with stream.as_file(pieces()) as handle:
+        handle.read(size)
+    assert closed == [True]
 
 
 def test_the_staged_guest_is_readable_by_every_user(tmp_path: Path) -> None:
