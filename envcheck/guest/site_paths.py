@@ -33,7 +33,10 @@ def _site_folders() -> list[str]:
     config = _pyvenv_config()
     if config is None:
         return [*_user(), *site.getsitepackages([sys.base_prefix, sys.base_exec_prefix])]
-    own = site.getsitepackages([_venv()])
+    # Not getsitepackages: Debian's names dist-packages unless `site` has set sys.prefix.
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    libraries = dict.fromkeys((sys.platlibdir, "lib"))
+    own = [os.path.join(_venv(), name, version, "site-packages") for name in libraries]
     if config.get("include-system-site-packages", "").lower() == "true":
         own += [*_user(), *site.getsitepackages([sys.base_prefix, sys.base_exec_prefix])]
     return own
