@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from envcheck.core.cuda import Version
 from envcheck.core.model import Domain, Finding, Inventory, Json, Status, Target
+from envcheck.core.roles import Role, roles
 from envcheck.core.sm import Sm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a check is asked: does this inventory work on this card with this driver."""
+    """What a check is asked: does this inventory work on this card with this driver.
+
+    Without slots, so that what several checks need is worked out once, by the first of them.
+    """
 
     target: Target
     sm: Sm
     driver: Version | None
     """None when no driver was named: then the least that would do is part of the answer."""
     inventory: Inventory
+
+    @cached_property
+    def roles(self) -> dict[str, Role]:
+        """The role of every file with device code, by path."""
+        return roles(self.inventory, self.sm, self.driver)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
 from envcheck.core.model import DeviceFile, Domain, Finding, Json, Status
-from envcheck.core.roles import Role, roles
+from envcheck.core.roles import Role
 from envcheck.core.selection import choices
 from envcheck.core.sm import Sm
 
@@ -30,7 +30,7 @@ _UNREADABLE = (
 
 
 def _run(question: Question) -> Iterator[Finding]:
-    known = roles(question.inventory, question.sm, question.driver)
+    known = question.roles
     for file in question.inventory.files:
         if file.problem is not None:
             yield CHECK.finding(

@@ -9,7 +9,6 @@ from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
 from envcheck.core.model import DeviceFile, Distribution, Finding, Status
-from envcheck.core.roles import roles
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -20,7 +19,7 @@ def _run(question: Question) -> Iterator[Finding]:
     for distribution in environment.distributions:
         if distribution.problem is not None:
             yield _broken(distribution, distribution.problem)
-    known = roles(question.inventory, question.sm, question.driver)
+    known = question.roles
     files = {f.path: f for f in question.inventory.files if f.path in known}
     mine = {p: d for d in environment.distributions for p in d.files if p in files}
     for distribution in environment.distributions:

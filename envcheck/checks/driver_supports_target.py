@@ -10,7 +10,6 @@ from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
 from envcheck.core.cuda import Version
 from envcheck.core.model import Domain, Finding, Json, Status
-from envcheck.core.roles import roles
 
 _CUDART = re.compile(r"libcudart\.so\.(\d{2})")
 
@@ -77,7 +76,7 @@ def _needs(question: Question) -> list[_Need]:
     branch = cuda.driver_of_sm(question.sm)
     if branch is not None:
         needs.append(_Need(branch, f"the first driver branch that knows {question.sm}"))
-    known = roles(question.inventory, question.sm, question.driver)
+    known = question.roles
     # Of variants for several CUDA versions, only the one that is loaded has a floor to keep.
     files = [
         f

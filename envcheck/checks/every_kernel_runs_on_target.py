@@ -9,7 +9,6 @@ from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
 from envcheck.core.dispatching import dispatches
 from envcheck.core.model import Container, DeviceFile, Domain, Finding, Status
-from envcheck.core.roles import roles
 
 # An architecture in a kernel's name is a variant of the same function for another card.
 _ARCHITECTURE = re.compile(
@@ -21,7 +20,7 @@ _MAX_EVIDENCE = 100
 
 
 def _run(question: Question) -> Iterator[Finding]:
-    known = roles(question.inventory, question.sm, question.driver)
+    known = question.roles
     seen = False
     for file in question.inventory.files:
         role = known.get(file.path)
