@@ -73,7 +73,7 @@ def attest(inventory: Inventory, report: Report, origin: Origin) -> bytes:
                     "name": "target",
                     "content": base64.b64encode(target.encode()).decode(),
                     "mediaType": "application/json",
-                    "annotations": codec.to_json(report.target),
+                    "annotations": {"name": report.target.name, "sm": report.target.sm},
                 },
             ),
             passedTests=_names(report, Status.PASS),
@@ -99,6 +99,8 @@ def _subjects(environment: Environment) -> tuple[Subject, ...]:
     found = [("environment", environment.digest)]
     if environment.image is not None:
         found.append((environment.image.reference, environment.image.id))
+    if environment.content is not None:
+        found.append(("content", environment.content))
     return tuple(
         Subject(name=name, digest=Digest(sha256=digest.removeprefix("sha256:")))
         for name, digest in found

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from envcheck import sources
-from envcheck.core.model import DeviceFile, Image, Inventory
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Image, Inventory
 from envcheck.guest.reading import read_place
 from envcheck.inflate import inflate
 from envcheck.sources import Progress
@@ -71,15 +72,14 @@ def collect_image(reference: str, note: Callable[[str], None]) -> Inventory:
     from contextlib import closing
 
     from envcheck.core import codec
+    from envcheck.core.request import Collected, Request
     from envcheck.engine import docker
     from envcheck.engine.protocol import Limits
-    from envcheck.guest.collect import REQUEST_SCHEMA, Collected
 
     with closing(docker.connect()) as engine:
         facts = engine.inspect(reference, progress=lambda step: note(step.name))
         note(f"reading {reference}")
-        request = {"schema": REQUEST_SCHEMA, "read": True}
-        answer = engine.run_guest(reference, request, limits=Limits())
+        answer = engine.run_guest(reference, Request(read=True), limits=Limits())
     collected = codec.loads(Collected, answer.document, name=f"inventory of {reference}")
     image = Image(reference=reference, id=facts.id, digests=facts.digests, labels=facts.labels)
     environment = replace(collected.environment, image=image)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from envcheck import unpack
-from envcheck.core.model import DeviceFile
+from envcheck.core.device_file import DeviceFile
 from envcheck.errors import FileUnavailable
 from envcheck.guest import archive, device_code, elf, fatbin
 from envcheck.guest.reading import open_regular, read_code

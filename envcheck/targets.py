@@ -120,21 +120,32 @@ def catalogue() -> Catalogue:
 def resolve(name: str) -> Target:
     """Find a target by architecture, `sm_NN` or card; raises UsageError with what is known."""
     known = catalogue()
-    sms = {a.name: a.sm for a in known.architectures}
+    by_name = {a.name: a for a in known.architectures}
     wanted = _plain(name)
-    if wanted in sms:
-        return Target(name=wanted, sm=sms[wanted])
+    if wanted in by_name:
+        return _target(wanted, by_name[wanted].sm)
     for card in known.cards:
         if wanted in (card.name, card.name.replace("-", ""), _plain(card.title)):
-            return Target(name=card.name, sm=sms[card.architecture])
+            return _target(card.name, by_name[card.architecture].sm)
     if re.fullmatch(r"sm-?[1-9]\d{1,2}", wanted):
         sm = str(Sm(int(wanted.removeprefix("sm").lstrip("-"))))
-        return Target(name=sm, sm=sm)
+        return _target(sm, sm)
     if re.fullmatch(r"sm-?\d{2,3}[af]", wanted):
         message = f"unknown target {name!r}: a card has no suffix, it runs its own a and f code"
         raise UsageError(message, remedy=f"--arch sm_{wanted.removeprefix('sm').lstrip('-')[:-1]}")
     message = f"unknown target {name!r}: not an architecture, a card or sm_NN"
-    raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(sms)})")
+    raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(by_name)})")
+
+
+def architecture(sm: str) -> Architecture | None:
+    """Return the row of an SM, None for one that is not in the catalogue."""
+    return next((a for a in catalogue().architectures if a.sm == sm), None)
+
+
+def _target(name: str, sm: str) -> Target:
+    row = architecture(sm)
+    shared = row.shared_memory_per_block if row is not None else None
+    return Target(name=name, sm=sm, shared_memory_per_block=shared)
 
 
 def _plain(name: str) -> str:

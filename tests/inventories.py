@@ -9,10 +9,8 @@ from pathlib import Path
 
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import cuda
+from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.core.model import (
-    Code,
-    Container,
-    DeviceFile,
     Distribution,
     Environment,
     Finding,

@@ -45,6 +45,8 @@ INVENTORY = Inventory(
         distributions=(Distribution(name="torch", version="2.14.1", record_digest="ab" * 32),),
     ),
 )
+# The limit is the one of the CUDA C++ Programming Guide for compute capability 12.x: 99 KiB.
+TARGET = {"name": "rtx-5090", "sm": "sm_120", "shared_memory_per_block": 101376}
 ORIGIN = attest.Origin(
     version="1.2.3",
     targets_digest="cd" * 32,
@@ -71,7 +73,7 @@ def report(verdict: str, *findings: Finding) -> Report:
     for each in findings:
         counts[each.status.value] += 1
     return Report(
-        target=Target(name="rtx-5090", sm="sm_120"),
+        target=Target(name="rtx-5090", sm="sm_120", shared_memory_per_block=101376),
         driver="580.65.06",
         verdict=Verdict(verdict),
         assurance=Assurance.SCANNED,
@@ -108,7 +110,7 @@ def test_every_configuration_is_a_resource_descriptor() -> None:
     assert by_name["targets.toml"]["digest"] == {"sha256": "cd" * 32}
     assert by_name["envcheck-gpu"]["uri"] == "pkg:pypi/envcheck-gpu@1.2.3"
     target = json.loads(base64.b64decode(by_name["target"]["content"], validate=True))
-    assert target == {"name": "rtx-5090", "sm": "sm_120"}
+    assert target == TARGET
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_our_member_holds_report_inventory_digest_target_tool_and_times() -> Non
     assert ours["schema"] == "envcheck/manifest/v1"
     assert ours["tool"] == {"name": "envcheck-gpu", "version": "1.2.3"}
     assert (ours["started"], ours["finished"]) == (ORIGIN.started, ORIGIN.finished)
-    assert ours["target"] == {"name": "rtx-5090", "sm": "sm_120"}
+    assert ours["target"] == TARGET
     assert ours["report"] == json.loads(codec.dumps(value))
     assert ours["inventory"] == json.loads(codec.dumps(INVENTORY))
     saved = codec.dumps(INVENTORY).encode()

@@ -307,7 +307,11 @@ def test_json_of_one_target_fits_the_shipped_schema(mixed: Path) -> None:
     document = report("scan", mixed, "--arch", "hopper")
     schema("report-v1").validate(document)
     assert document["schema"] == "envcheck/report/v1"
-    assert document["target"] == {"name": "hopper", "sm": "sm_90"}
+    assert document["target"] == {
+        "name": "hopper",
+        "sm": "sm_90",
+        "shared_memory_per_block": 232448,
+    }
     assert document["assurance"] == "scanned"
 
 

@@ -25,10 +25,10 @@ from inventories import (
 
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import codec
+from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import (
     Assembler,
     Assurance,
-    DeviceFile,
     Domain,
     Finding,
     Inventory,

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from running import COMMAND, envcheck, environment, report
 
 from envcheck import pipeline, sources, unpack
-from envcheck.core.model import DeviceFile
+from envcheck.core.device_file import DeviceFile
 from envcheck.errors import FileUnavailable
 
 CODE = SM90.read_bytes()

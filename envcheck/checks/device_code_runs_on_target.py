@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage, cuda
-from envcheck.core.model import DeviceFile, Domain, Finding, Json, Status
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Domain, Finding, Json, Status
 from envcheck.core.roles import Role
 from envcheck.core.selection import choices
 from envcheck.core.sm import Sm

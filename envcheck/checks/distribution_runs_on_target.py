@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
-from envcheck.core.model import DeviceFile, Distribution, Finding, Status
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Distribution, Finding, Status
 
 
 def _run(question: Question) -> Iterator[Finding]:

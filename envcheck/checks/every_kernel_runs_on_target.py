@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
+from envcheck.core.device_file import Container, DeviceFile
 from envcheck.core.dispatching import dispatches
-from envcheck.core.model import Container, DeviceFile, Domain, Finding, Status
+from envcheck.core.model import Domain, Finding, Status
 
 # An architecture in a kernel's name is a variant of the same function for another card.
 _ARCHITECTURE = re.compile(

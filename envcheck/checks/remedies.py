@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.checks.check import Question
 from envcheck.core import cuda
 from envcheck.core.coverage import Coverage
-from envcheck.core.model import DeviceFile
+from envcheck.core.device_file import DeviceFile
 from envcheck.core.torch_releases import install_command
 
 

@@ -5,28 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envcheck.core.kernels import Kernel
-
-COMPILED_SCHEMA = "envcheck/compiled/v1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileRequest:
-    """What the guest is asked to compile."""
-
-    target: str
-    """`sm_120`."""
-    root: str
-    """The folder that holds the kernels' folders."""
-    kernels: tuple[Kernel, ...]
-    cache: str
-    """A folder for Triton's cache; made when it is not there."""
-    deadline: int = 120
-    """Seconds for each function."""
-    memory: int = 8 << 30
-    """Bytes that each compile may take; one takes half a gigabyte at most."""
-    parallel: int | None = None
-    """How many at a time; None for one on each processor."""
+from envcheck.core.device_file import DeviceFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +74,6 @@ class Compilation:
 class CompiledKernels:
     """All Triton kernels, compiled for one target by the Triton of one environment."""
 
-    schema: str = COMPILED_SCHEMA
     target: str
     """`sm_120`: what was asked for."""
     triton: str | None
@@ -127,3 +105,69 @@ class AssemblerProbe:
     message: str = ""
     """Its own first error line, or how it ended; empty when it accepted the target."""
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaKernel:
+    """One CUDA C++ kernel, built as a PyTorch extension and read back from its file."""
+
+    kernel: str
+    asked: str
+    """TORCH_CUDA_ARCH_LIST of the build, such as `12.0`."""
+    outcome: Outcome
+    """Of the process that built and loaded it."""
+    message: str = ""
+    """The first line that says why it failed; empty when it did not."""
+    file: DeviceFile | None = None
+    """What the built library holds; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaKernels:
+    """All CUDA C++ kernels, built for one target by the toolchain of one environment."""
+
+    torch: str | None
+    """Version, None when it could not be imported."""
+    nvcc: str | None
+    """CUDA release of nvcc such as `13.0`; None where there is none, and nothing was built."""
+    outcome: Outcome
+    """Of the process that imported torch and started the others."""
+    message: str = ""
+    kernels: tuple[CudaKernel, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """One extension that the user named: how it was built, and how importing it ended."""
+
+    name: str
+    """Its import name."""
+    origin: str
+    """The requirement, or the name of the source folder."""
+    built: bool | None
+    """None for one that was not built here but installed by the lock."""
+    seconds: float | None = None
+    """Of the build."""
+    said: tuple[str, ...] = ()
+    """What its build said last, and what the compiler called an error; empty when it worked."""
+    imported: Outcome | None = None
+    """Of a process that did nothing but import it; None where it was not tried."""
+    message: str = ""
+    """The line that says why importing it failed; empty when it did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What compiling for one target left behind. It says nothing about any other target."""
+
+    target: str
+    """`sm_120`."""
+    outcome: Outcome
+    """Of the process in which all of it was done."""
+    message: str = ""
+    triton: CompiledKernels | None = None
+    """None where there was nothing to compile or no Triton."""
+    cuda: CudaKernels | None = None
+    """None where CUDA C++ kernels were not asked for."""
+    assemblers: tuple[AssemblerProbe, ...] = ()
+    extensions: tuple[Extension, ...] = ()

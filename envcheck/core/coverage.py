@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from envcheck.core import cuda
 from envcheck.core.cuda import Version
-from envcheck.core.model import Code, Container, DeviceFile
+from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.core.sm import KNOWN, TEGRA, Sm, ptx_fits, sass_runs_on
 
 NATIVE, JIT, NONE = "native", "jit", "none"

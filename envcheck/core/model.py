@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from envcheck.core.compiled import Compiled
+from envcheck.core.device_file import DeviceFile
+
 Json = object
 """Any JSON value; lists are tuples."""
 
@@ -69,55 +72,8 @@ class Target:
     """As the user named it: `blackwell`, `rtx-5090` or `sm_120`."""
     sm: str
     """`sm_120`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
-    """One entry of a fatbin container, a bare cubin or a PTX text."""
-
-    kind: str
-    """`sass`, `ptx`, `lto-ir`, or `kind-0x..` for what has no name."""
-    sm: str
-    """`sm_90a`, from the entry's header or the cubin's own notes."""
-    isa: str | None = None
-    """PTX ISA version such as `8.4`; None for anything but PTX."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """All containers of one file that hold the same entries, taken together."""
-
-    section: str
-    """`.nv_fatbin`, `__nv_relfatbin`, or `file` where the file itself is device code."""
-    code: tuple[Code, ...]
-    count: int = 1
-    """How many containers of the file look like this one."""
-    has_code: bool = True
-    """False for link stubs and pure data, on which no verdict may rest."""
-    kernels: tuple[str, ...] | None = None
-    """Functions that are kernels, without template arguments; None where they were not read
-    (all containers alike, or too many)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFile:
-    """One file that was opened, and the device code found in it."""
-
-    path: str
-    """As the user gave it, `archive!/member`, or relative to its site directory."""
-    format: str
-    """`shared-object`, `executable`, `object`, `archive`, `cubin`, `fatbin`, `ptx` or `other`."""
-    size: int
-    """Bytes."""
-    containers: tuple[Container, ...] = ()
-    needed: tuple[str, ...] = ()
-    """Sonames of DT_NEEDED, in the file's order."""
-    toolkit: str | None = None
-    """CUDA release that made its machine code, where no libcudart is needed and it says so."""
-    skipped: str | None = None
-    """Why there is nothing to judge; None when there is device code."""
-    problem: str | None = None
-    """What is malformed or unreadable, naming the field; None for a whole file."""
+    shared_memory_per_block: int | None = None
+    """Bytes that one block may use there, opt-in; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +158,9 @@ class Environment:
     """NVIDIA kernel driver of this machine, None when there is none."""
     image: Image | None = None
     """None for an environment that is not in an image."""
+    content: str | None = None
+    """`sha256:...` over everything in the image or folder, as
+    `envcheck.engine.content_digest` describes it; None where it was not computed."""
     variables: Mapping[str, str] | None = None
     """Environment variables that choose between the files of a package."""
 
@@ -217,6 +176,8 @@ class Inventory:
     passed_over: int = 0
     """Files that were seen and are of no format that can hold device code."""
     environment: Environment | None = None
+    compiled: Compiled | None = None
+    """None where nothing was compiled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,5 +204,7 @@ class Report:
     driver: str | None
     verdict: Verdict
     assurance: Assurance
+    required_assurance: Assurance = Assurance.SCANNED
+    """What was asked for; with less than that a report is inconclusive."""
     findings: tuple[Finding, ...]
     summary: Mapping[str, Json]

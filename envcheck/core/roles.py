@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from envcheck.core import coverage, selection
 from envcheck.core.cuda import Version
-from envcheck.core.model import DeviceFile, Inventory
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Inventory
 from envcheck.core.sm import Sm
 
 _LOOSE = ("cubin", "fatbin", "ptx")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcheck import bundle
-from envcheck.core.model import Json
+from envcheck.core import codec
+from envcheck.core.request import Request
 from envcheck.engine.protocol import Answer, ImageFacts, Limits
 from envcheck.errors import EnvcheckError, FileUnavailable
 
@@ -58,7 +59,7 @@ _OWN = {
 def run_guest(
     client: DockerClient,
     image: ImageFacts,
-    request: Mapping[str, Json],
+    request: Request,
     *,
     limits: Limits,
     python: str | None,
@@ -70,7 +71,7 @@ def run_guest(
         entry = bundle.stage(staged).relative_to(staged)
         (staged / "launch.py").write_text(LAUNCHER, encoding="ascii")
         control.mkdir()
-        (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        (control / "request.json").write_text(codec.dumps(request), encoding="utf-8")
         open_to_all(staged)
         # The image's user is unknown here; the folder above keeps other users of this host out.
         control.chmod(0o777)

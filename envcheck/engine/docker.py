@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from envcheck.core.model import Json
+from envcheck.core.request import Request
 from envcheck.engine import buildkit, container, content_digest
 from envcheck.engine.content_digest import Content, Read
 from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress, Step
@@ -98,7 +98,7 @@ class Docker:
     def run_guest(
         self,
         reference: str,
-        request: Mapping[str, Json],
+        request: Request,
         *,
         limits: Limits,
         python: str | None = None,

@@ -7,7 +7,6 @@ neither `.pth` lines nor `sitecustomize`; the guest works out the `sys.path` of 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -18,8 +17,8 @@ from typing import IO
 
 from envcheck import bundle
 from envcheck.core import codec
+from envcheck.core.request import Collected, Request
 from envcheck.errors import EnvcheckError, FileUnavailable
-from envcheck.guest.collect import REQUEST_SCHEMA, Collected
 
 _DEADLINE = 300
 _PROBE_DEADLINE = 30
@@ -33,8 +32,7 @@ def collect(python: str) -> Collected:
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         control = Path(folder)
         entry = bundle.stage(control / "bundle")
-        request = {"schema": REQUEST_SCHEMA, "read": False}
-        (control / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        (control / "request.json").write_text(codec.dumps(Request()), encoding="utf-8")
         try:
             out, err = _run([python, "-E", "-S", "-B", str(entry), folder], control, _DEADLINE)
         except subprocess.TimeoutExpired:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from envcheck.core.model import Json
+from envcheck.core.request import Request
 from envcheck.engine.content_digest import Content, Read
 from envcheck.engine.recipe import Recipe
 
@@ -110,7 +110,7 @@ class Engine(Protocol):
     def run_guest(
         self,
         reference: str,
-        request: Mapping[str, Json],
+        request: Request,
         *,
         limits: Limits,
         python: str | None = None,

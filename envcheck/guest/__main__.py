@@ -27,15 +27,17 @@ def main(control: str) -> None:
     import json  # noqa: PLC0415 - not before sys.path is safe, nor are the others
 
     from envcheck.core import codec  # noqa: PLC0415
+    from envcheck.core.request import REQUEST_SCHEMA, Request  # noqa: PLC0415
     from envcheck.guest import site_paths  # noqa: PLC0415
-    from envcheck.guest.collect import REQUEST_SCHEMA, collect  # noqa: PLC0415
+    from envcheck.guest.collect import collect  # noqa: PLC0415
 
     with open(os.path.join(control, "request.json"), encoding="utf-8") as handle:
-        request = json.load(handle)
-    if request.get("schema") != REQUEST_SCHEMA:
-        message = f"unknown request schema: {request.get('schema')!r}"
+        asked = json.load(handle)
+    if asked.get("schema") != REQUEST_SCHEMA:
+        message = f"unknown request schema: {asked.get('schema')!r}"
         raise SystemExit(message)
-    text = codec.dumps(collect(site_paths.job_path(library), read=request.get("read") is True))
+    request = codec.from_json(Request, asked, "request")
+    text = codec.dumps(collect(site_paths.job_path(library), read=request.read))
     partial = os.path.join(control, "inventory.json.partial")
     # A file name in another encoding comes out as the JSON escape of its lone surrogates.
     with open(partial, "w", encoding="utf-8", errors="backslashreplace") as handle:

@@ -8,40 +8,17 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from envcheck.core.model import DeviceFile, Distribution, Environment
+from envcheck.core.model import Distribution, Environment
+from envcheck.core.request import Collected, Place
 from envcheck.guest import distributions, torch_facts
 from envcheck.guest.distributions import visible
 from envcheck.guest.inflate import inflate
 from envcheck.guest.reading import read_place
 
-REQUEST_SCHEMA = "envcheck/request/v1"
-COLLECTED_SCHEMA = "envcheck/collected/v1"
 _VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
 _DRIVER = "/proc/driver/nvidia/version"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where one compiled file lies."""
-
-    path: str
-    """Relative to its site directory: the same on every machine."""
-    absolute: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """What the guest hands to the host."""
-
-    schema: str = COLLECTED_SCHEMA
-    environment: Environment
-    places: tuple[Place, ...] = ()
-    """What the host is to read itself, where it sees the same files."""
-    files: tuple[DeviceFile, ...] = ()
-    """What the guest has read already, where the host cannot."""
 
 
 def collect(path: list[str], *, read: bool) -> Collected:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 
-from envcheck.core.model import Code
+from envcheck.core.device_file import Code
 from envcheck.core.sm import Sm
 from envcheck.guest.elf import EM_CUDA, MAGIC, Buffer, Elf, Malformed
 

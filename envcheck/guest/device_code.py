@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from envcheck.core.coverage import reach, usable_code
+from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.core.dispatching import dispatches
-from envcheck.core.model import Code, Container, DeviceFile
 from envcheck.core.sm import Sm
 from envcheck.guest import archive, containers, cubin, elf, fatbin
 from envcheck.guest.containers import Found

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from envcheck.core.model import Code
+from envcheck.core.device_file import Code
 from envcheck.core.sm import Sm
 from envcheck.guest.elf import Buffer, Malformed
 

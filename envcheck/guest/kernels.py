@@ -26,11 +26,11 @@ from envcheck.core import codec
 from envcheck.core.compiled import (
     Compilation,
     CompiledKernels,
-    CompileRequest,
     MachineCode,
     Outcome,
 )
 from envcheck.core.kernels import Config, Kernel
+from envcheck.core.request import CompileRequest
 from envcheck.core.sm import Sm
 from envcheck.guest import cubin, elf, trial, words
 from envcheck.guest.resources import resources_of

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import IO
 
-from envcheck.core.model import DeviceFile
+from envcheck.core.device_file import DeviceFile
 from envcheck.guest import device_code
 from envcheck.guest.device_code import Inflate
 

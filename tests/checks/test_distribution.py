@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from inventories import ask, device_file, distribution, environment, judged, scanned
 
-from envcheck.core.model import DeviceFile, Distribution, Status, Torch, Verdict
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Distribution, Status, Torch, Verdict
 
 ID = "distribution-runs-on-target"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from inventories import ask, container, device_file, environment, scanned
 
-from envcheck.core.model import DeviceFile, Domain, Finding, Inventory, Status, Torch
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Domain, Finding, Inventory, Status, Torch
 
 ID = "driver-supports-target"
 

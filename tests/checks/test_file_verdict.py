@@ -12,7 +12,8 @@ import pytest
 from inventories import ask, container, device_file, distribution, environment, judged, scanned
 
 from envcheck import sources
-from envcheck.core.model import DeviceFile, Domain, Finding, Status, Torch, Verdict
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Domain, Finding, Status, Torch, Verdict
 
 ID = "device-code-runs-on-target"
 

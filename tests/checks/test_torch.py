@@ -6,7 +6,8 @@ import pytest
 from inventories import ask, device_file, environment, judged, scanned
 from packaging.requirements import Requirement
 
-from envcheck.core.model import DeviceFile, Finding, Inventory, Status, Torch, Verdict
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.model import Finding, Inventory, Status, Torch, Verdict
 
 ID = "torch-has-code-for-target"
 

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.core import codec
+from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.core.model import (
     Assembler,
     Assurance,
-    Code,
-    Container,
-    DeviceFile,
     Distribution,
     Domain,
     Environment,

@@ -124,7 +124,7 @@ def test_a_driver_decides_whether_a_file_is_covered() -> None:
 
 
 def test_skipped_and_broken_files_have_no_role() -> None:
-    from envcheck.core.model import DeviceFile
+    from envcheck.core.device_file import DeviceFile
 
     files = (
         DeviceFile(path="a", format="other", size=0, skipped="x"),

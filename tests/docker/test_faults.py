@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from envcheck.core import codec
+from envcheck.core.request import Collected, Request
 from envcheck.engine import container, docker
 from envcheck.engine.docker import Docker
 from envcheck.engine.protocol import Limits
 from envcheck.engine.recipe import Recipe
 from envcheck.errors import EnvcheckError, FileUnavailable
-from envcheck.guest.collect import Collected
 
-REQUEST = {"schema": "envcheck/request/v1", "collect": True}
+REQUEST = Request()
 Make = Callable[..., str]
 
 
@@ -238,11 +238,12 @@ def test_a_file_that_is_not_in_the_image(engine: Docker, plain_base: str) -> Non
 
 INTERRUPTED = """
 import sys
+from envcheck.core.request import Request
 from envcheck.engine import docker
 from envcheck.engine.protocol import Limits
 engine = docker.connect()
 try:
-    engine.run_guest(sys.argv[1], {"schema": "envcheck/request/v1"}, limits=Limits())
+    engine.run_guest(sys.argv[1], Request(), limits=Limits())
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -18,9 +18,9 @@ from building import SM80, SM80_PTX80, site, venv, wheel
 from running import envcheck, report
 
 from envcheck.core.model import Distribution
+from envcheck.core.request import Collected
 from envcheck.engine import local
 from envcheck.errors import EnvcheckError, FileUnavailable
-from envcheck.guest.collect import Collected
 
 CODE = SM80.read_bytes()
 

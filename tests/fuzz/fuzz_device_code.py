@@ -26,7 +26,8 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parent / "data"
 
 from envcheck.core import codec  # noqa: E402
-from envcheck.core.model import DeviceFile, Domain, Inventory, Target  # noqa: E402
+from envcheck.core.device_file import DeviceFile  # noqa: E402
+from envcheck.core.model import Domain, Inventory, Target  # noqa: E402
 from envcheck.guest import device_code  # noqa: E402
 from envcheck.inflate import inflate  # noqa: E402
 from envcheck.judge import judge  # noqa: E402

@@ -118,7 +118,7 @@ def test_a_guest_that_is_asked_something_unknown_refuses(tmp_path: Path) -> None
 
 def test_a_guest_answers_in_its_file_and_says_nothing(tmp_path: Path) -> None:
     entry = bundle.stage(tmp_path / "bundle")
-    (tmp_path / "request.json").write_text('{"schema": "envcheck/request/v1", "collect": true}')
+    (tmp_path / "request.json").write_text('{"schema": "envcheck/request/v1", "read": true}')
     done = subprocess.run(
         [sys.executable, str(entry), str(tmp_path)], capture_output=True, text=True, check=False
     )

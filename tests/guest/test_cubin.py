@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inventories import DATA
 
-from envcheck.core.model import Code
+from envcheck.core.device_file import Code
 from envcheck.guest import cubin
 from envcheck.guest import elf as reader
 from envcheck.guest.elf import Malformed

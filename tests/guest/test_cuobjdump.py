@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from inventories import DATA, read
 
-from envcheck.core.model import Code
+from envcheck.core.device_file import Code
 from envcheck.guest import containers, cubin, elf
 from envcheck.guest.device_code import _unpack
 from envcheck.guest.fatbin import Entry

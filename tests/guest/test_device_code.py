@@ -30,7 +30,7 @@ from build_elf import (
 from inventories import DATA, read
 
 from envcheck.core.coverage import UNREAD
-from envcheck.core.model import DeviceFile
+from envcheck.core.device_file import DeviceFile
 from envcheck.guest import device_code
 from envcheck.inflate import inflate
 

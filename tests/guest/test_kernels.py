@@ -14,7 +14,8 @@ import pytest
 
 from envcheck import catalog
 from envcheck.core import codec
-from envcheck.core.compiled import CompiledKernels, CompileRequest
+from envcheck.core.compiled import CompiledKernels
+from envcheck.core.request import CompileRequest
 from envcheck.guest import kernels
 
 CUBIN = Path(__file__).parent / "data" / "resources" / "13.3-sm_120a.cubin"

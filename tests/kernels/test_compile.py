@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from envcheck import catalog
-from envcheck.core.compiled import Compilation, CompiledKernels, CompileRequest
+from envcheck.core.compiled import Compilation, CompiledKernels
 from envcheck.core.cuda import PTX_ISA_CUDA, parse_version
 from envcheck.core.kernels import Kernel
+from envcheck.core.request import CompileRequest
 from envcheck.guest import assemblers, kernels, torch_facts
 
 pytestmark = [pytest.mark.triton, pytest.mark.timeout(1200)]

@@ -15,7 +15,8 @@ import pytest
 
 from envcheck import catalog
 from envcheck.core import codec
-from envcheck.core.compiled import AssemblerProbe, Compilation, CompiledKernels, CompileRequest
+from envcheck.core.compiled import AssemblerProbe, Compilation, CompiledKernels
+from envcheck.core.request import CompileRequest
 
 pytestmark = [
     pytest.mark.wheels,
@@ -30,7 +31,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from envcheck.core import codec
-from envcheck.core.compiled import CompileRequest
+from envcheck.core.request import CompileRequest
 from envcheck.guest import assemblers, kernels
 sys.path[0] = sys.argv[2]
 request = codec.loads(CompileRequest, Path("request.json").read_text(), name="request")

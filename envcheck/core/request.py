@@ -1,0 +1,73 @@
+"""What the host asks the guest for, and what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envcheck.core.compiled import Compiled
+from envcheck.core.device_file import DeviceFile
+from envcheck.core.kernels import Kernel
+from envcheck.core.model import Environment
+
+REQUEST_SCHEMA = "envcheck/request/v1"
+COLLECTED_SCHEMA = "envcheck/collected/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileRequest:
+    """What is to be compiled, probed and imported for one target."""
+
+    target: str
+    """`sm_120`."""
+    arch_list: str = ""
+    """TORCH_CUDA_ARCH_LIST for CUDA C++ kernels, such as `12.0`."""
+    root: str
+    """The folder that holds the kernels' folders."""
+    kernels: tuple[Kernel, ...] = ()
+    """Those of kind `triton` are compiled by Triton, those of kind `cuda` by nvcc."""
+    imports: tuple[str, ...] = ()
+    """Modules to import, each in a process of its own."""
+    cache: str
+    """A folder for Triton's cache and for what is built; made when it is not there."""
+    deadline: int = 120
+    """Seconds for each function of a Triton kernel."""
+    build_deadline: int = 900
+    """Seconds for each CUDA C++ kernel."""
+    import_deadline: int = 180
+    """Seconds for each import."""
+    memory: int = 8 << 30
+    """Bytes that each compile may take; one of Triton takes half a gigabyte at most."""
+    parallel: int | None = None
+    """How many at a time; None for one on each processor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What one run of the guest is to do; without `compile` it only looks."""
+
+    schema: str = REQUEST_SCHEMA
+    read: bool = False
+    """Whether the guest reads the compiled files too, or only says where they lie."""
+    compile: CompileRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one compiled file lies."""
+
+    path: str
+    """Relative to its site directory: the same on every machine."""
+    absolute: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What the guest hands to the host."""
+
+    schema: str = COLLECTED_SCHEMA
+    environment: Environment
+    places: tuple[Place, ...] = ()
+    """What the host is to read itself, where it sees the same files."""
+    files: tuple[DeviceFile, ...] = ()
+    """What the guest has read already, where the host cannot."""
+    compiled: Compiled | None = None
