@@ -156,6 +156,8 @@ def bake(rows: Rows) -> str:
             "BASE": row["base"] + (f"@{row['base_digest']}" if "base_digest" in row else ""),
             "LOCK": row["lock"],
             "BUILDER_LOCK": row["builder_lock"],
+            # The kernels that an image is verified with: `envcheck build` knows them.
+            "KERNELS": "",
             "TARGET": name,
             "SM": row["sm"],
             "TORCH": row["torch"],

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from envcheck.engine import child
 from envcheck.engine import recipe as recipes
 from envcheck.engine.build_log import BuildLog, clean
 from envcheck.engine.protocol import Built, Progress
 from envcheck.engine.recipe import Recipe
-from envcheck.errors import EnvcheckError, FileUnavailable
+from envcheck.errors import FileUnavailable
 
 _ANSWER_WITHIN = 30
-_GRACE = 10
 USUAL_PLACES = ("/usr/bin", "/usr/local/bin")
 """Where a second docker command may lie that is not the first on PATH."""
 _REWRITES_TIMES = (0, 13)
@@ -88,8 +86,8 @@ def build(
         if client.kind == "buildkit":
             variables["DOCKER_BUILDKIT"] = "1"
         seen = BuildLog()
-        with _open_log(log) as handle:
-            code = stream([*told, str(context)], variables, _reader(seen, handle, progress))
+        with child.open_log(log) as handle:
+            code = child.stream([*told, str(context)], variables, _reader(seen, handle, progress))
         if code:
             raise seen.failure(str(log))
         reference = image_id.read_text(encoding="ascii").strip()
@@ -122,7 +120,7 @@ def command(client: Client, recipe: Recipe, *, base: str, stage: str, image_id: 
             words += ["--provenance=false"]
     for name, path in (("pip-config", recipe.pip_config), ("ca", recipe.ca_file)):
         if path is not None:
-            _require_readable(path)
+            child.require_readable(path)
             words += ["--secret", f"id={name},src={path}"]
     if recipe.network is not None:
         words += ["--network", recipe.network]
@@ -144,54 +142,6 @@ def _reader(seen: BuildLog, handle: IO[str], progress: Progress) -> Callable[[st
             progress(step)
 
     return read
-
-
-def stream(command: list[str], variables: Mapping[str, str], read: Callable[[str], None]) -> int:
-    """Run a command and hand over each line; whatever happens, it is not left running."""
-    # A session of its own: Ctrl-C in the terminal reaches envcheck alone, which then ends
-    # the client in order, so that the engine hears of it and stops the build's containers.
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=dict(variables),
-        start_new_session=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                read(line.decode("utf-8", "replace").rstrip("\r\n"))
-            return process.wait()
-        finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process, politely first, and then whatever it leaves of its group."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if process.poll() is None:
-            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(process.pid, number)
-                process.wait(timeout=_GRACE)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-@contextmanager
-def _open_log(path: Path) -> Iterator[IO[str]]:
-    try:
-        with path.open("w", encoding="utf-8", buffering=1) as handle:
-            yield handle
-    except OSError as error:
-        message = f"{path}: the log cannot be written: {error.strerror}"
-        raise EnvcheckError(message, remedy="name a folder with space to write to") from None
-
-
-def _require_readable(path: Path) -> None:
-    if not os.access(path, os.R_OK) or not path.is_file():
-        message = f"{path}: cannot be read"
-        raise FileUnavailable(message, remedy="name a file that is there")
 
 
 def _dockers() -> Iterator[str]:

@@ -1,7 +1,16 @@
-"""Install the locked packages into /opt/environment, the same bytes every time.
+"""Install the locked packages into the environment, the same bytes every time.
 
 Runs inside the base with its own Python; standard library only, Python >= 3.10. A line
 that starts with `envcheck:` is what the user is told when the build fails.
+
+All steps take their places from variables; without them they are those of the Dockerfile.
+
+    ENVCHECK_ENVIRONMENT  the venv; where it is set, nothing outside of it is touched
+    ENVCHECK_TOOLCHAIN    the folder for CUDA_HOME, sources, wheels and extensions.json
+    ENVCHECK_LOCK         the packages, with hashes
+    ENVCHECK_SOURCES      the builder's lock and the extensions
+    ENVCHECK_WHEELS       the built extensions
+    ENVCHECK_PIP_CONFIG   a pip.conf, and ENVCHECK_CA a bundle of certificates, if they exist
 """
 # ruff: noqa: INP001 - a step of a Dockerfile, not a module of the package
 
@@ -19,10 +28,16 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ENVIRONMENT = "/opt/environment"
-_LOCK = "/run/build/lock/lock.txt"
-_CA = "/run/build/secrets/ca"
-_PIP_CONFIG = "/run/build/secrets/pip.conf"
+IN_IMAGE = "ENVCHECK_ENVIRONMENT" not in os.environ
+ENVIRONMENT = os.environ.get("ENVCHECK_ENVIRONMENT", "/opt/environment")
+TOOLCHAIN = os.environ.get("ENVCHECK_TOOLCHAIN", "/opt/toolchain")
+SOURCES = os.environ.get("ENVCHECK_SOURCES", "/run/build/sources")
+WHEELS = os.environ.get("ENVCHECK_WHEELS", "/run/build/wheels")
+_LOCK = os.environ.get("ENVCHECK_LOCK", "/run/build/lock/lock.txt")
+_CA = os.environ.get("ENVCHECK_CA", "/run/build/secrets/ca")
+_PIP_CONFIG = os.environ.get("ENVCHECK_PIP_CONFIG", "/run/build/secrets/pip.conf")
+# The folders of an image whose times the steps change.
+_AROUND = ("/opt", "/home", "/tmp", "/etc") if IN_IMAGE else ()  # noqa: S108
 
 
 def main() -> None:
@@ -37,8 +52,9 @@ def main() -> None:
         install(folder, "--only-binary=:all:", "--require-hashes", "-r", _LOCK)
     precompile()
     shutil.copyfile(_LOCK, f"{ENVIRONMENT}/lock.txt")
-    add_user()
-    normalise(ENVIRONMENT, "/opt", "/home", "/tmp", "/etc")  # noqa: S108
+    if IN_IMAGE:
+        add_user()
+    normalise(ENVIRONMENT)
 
 
 def install(folder: str, *arguments: str) -> None:
@@ -77,7 +93,11 @@ def pip_command(*arguments: str) -> list[str]:
 
 def pip_variables(folder: str) -> dict[str, str]:
     """Return the variables for the pip in `folder`, with the secrets that are mounted."""
-    variables = dict(os.environ, PIP_NO_INPUT="1", PIP_NO_CACHE_DIR="1")
+    variables = dict(os.environ, PIP_NO_INPUT="1")
+    if IN_IMAGE:
+        variables["PIP_NO_CACHE_DIR"] = "1"
+    # What a user's configuration may say for everyday use; pip takes an empty value for none.
+    variables.update(PIP_CONSTRAINT=os.devnull, PIP_USER="0", PIP_REQUIRE_VIRTUALENV="0")
     variables.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_PROGRESS_BAR="off", PIP_RETRIES="3")
     variables.update(PIP_ROOT_USER_ACTION="ignore", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=folder)
     if os.path.exists(_PIP_CONFIG):
@@ -129,12 +149,12 @@ def add_user() -> None:
     os.chown("/home/job", 10001, 10001)
 
 
-def normalise(tree: str, *folders: str) -> None:
-    """Set every time in `tree`, and of the single `folders`, to SOURCE_DATE_EPOCH."""
+def normalise(tree: str) -> None:
+    """Set every time in `tree`, and of the folders of the image around it, to the epoch."""
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     found = [os.path.join(where, n) for where, ds, fs in os.walk(tree) for n in (*ds, *fs)]
     # Setting a time copies the whole file into the layer: not those of the layer below.
-    for path in (*found, tree, *folders):
+    for path in (*found, tree, *_AROUND):
         if os.lstat(path).st_mtime != epoch:
             os.utime(path, (epoch, epoch), follow_symlinks=False)
 

@@ -1,10 +1,11 @@
 """Build each extension into a wheel; one that fails does not hide the others.
 
-Sources lie in folders below /run/build/sources; `extensions.lock` beside them names released ones,
-with hashes. Wheels go to /opt/toolchain/wheels, and what became of each
-extension to /opt/toolchain/extensions.json: name, ok, seconds, and the end of what was said.
+Sources lie in folders, named for what is imported; `extensions.lock` beside them names released
+ones, with hashes. Wheels go to the toolchain's folder, and what became of each extension to
+extensions.json in it: name, ok, seconds, and the end of what was said. Before and after each
+a line `[extension NAME] ...` is printed.
 """
-# ruff: noqa: INP001 - a step of a Dockerfile, not a module of the package
+# ruff: noqa: INP001, T201 - a step of a Dockerfile, not a module of the package
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,27 +23,29 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment  # noqa: E402
 
-_PLACE = Path("/opt/toolchain")
+_PLACE = Path(environment.TOOLCHAIN)
 _DEADLINE = 3600
 _TAIL = 30
 _CAUSES = 10
-_FLAGS = ("--no-deps", "--no-build-isolation", "--wheel-dir", str(_PLACE / "wheels"))
+# A cached wheel may have been built for another card.
+_FLAGS = ("--no-cache-dir", "--no-deps", "--no-build-isolation")
 
 
 def main() -> None:
     """Build everything there is, in a fixed order."""
+    signal.signal(signal.SIGALRM, too_late)
     # Build tools write beside what they read, and a fixed place keeps the result repeatable.
     sources = _PLACE / "sources"
-    shutil.copytree("/run/build/sources", sources)
+    shutil.copytree(environment.SOURCES, sources, symlinks=True)
     with tempfile.TemporaryDirectory() as folder:
         environment.make_pip(folder)
         folders = sorted(path for path in sources.iterdir() if path.is_dir())
         built = [build(folder, path.name, str(path)) for path in folders]
         lock = sources / "extensions.lock"
         for line in requirements(lock.read_text(encoding="utf-8")) if lock.exists() else ():
-            single = Path(folder, "single.lock")
+            name, single = line.split("==")[0].strip(), Path(folder, "single.lock")
             single.write_text(line + "\n", encoding="utf-8")
-            built.append(build(folder, line.split("==")[0], "--require-hashes", "-r", str(single)))
+            built.append(build(folder, name, "--require-hashes", "-r", str(single)))
     document = json.dumps(built, indent=2, sort_keys=True)
     (_PLACE / "extensions.json").write_text(document + "\n", encoding="utf-8")
 
@@ -49,24 +53,49 @@ def main() -> None:
 def build(folder: str, name: str, *what: str) -> dict[str, object]:
     """Build one wheel; returns what became of it."""
     start = time.monotonic()
-    command = environment.pip_command("wheel", *_FLAGS, *what)
-    try:
-        done = subprocess.run(  # noqa: S603
-            command,
-            check=False,
-            env=environment.pip_variables(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_DEADLINE,
-        )
-        code, said = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as error:
-        code, said = -1, (error.stdout or b"") + b"\nended: it took more than an hour"
-    sys.stdout.buffer.write(said)
-    tail = excerpt(said.decode("utf-8", "replace").splitlines()) if code else []
+    say(name, "is being built")
+    command = environment.pip_command("wheel", *_FLAGS, "--wheel-dir", str(_PLACE / "wheels"))
+    with subprocess.Popen(  # noqa: S603
+        [*command, *what],
+        env=environment.pip_variables(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        lines = []
+        try:
+            signal.alarm(_DEADLINE)
+            for line in process.stdout or ():
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+                lines.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+        except TimeoutError:
+            lines.append(f"ended: it took more than {_DEADLINE} s")
+            end_all()
+            process.kill()
+        finally:
+            signal.alarm(0)
     seconds = round(time.monotonic() - start, 1)
-    return {"name": name, "ok": code == 0, "seconds": seconds, "tail": tail}
+    ok = process.returncode == 0
+    say(name, f"{'built' if ok else 'failed'} after {seconds} s")
+    return {"name": name, "ok": ok, "seconds": seconds, "tail": [] if ok else excerpt(lines)}
+
+
+def say(name: str, what: str) -> None:
+    """Print a line that tells where the build is."""
+    print(f"[extension {name}] {what}", flush=True)
+
+
+def too_late(*_: object) -> None:
+    """Leave whatever waits, in answer to the alarm."""
+    raise TimeoutError
+
+
+def end_all() -> None:
+    """End the build with every compiler it started: they are in the group of this process."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
 
 
 def excerpt(lines: list[str]) -> list[str]:

@@ -16,15 +16,14 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment  # noqa: E402
 
-_SOURCES = Path("/run/build/sources")
-_CUDA = Path("/opt/toolchain/cuda")
+_CUDA = Path(environment.TOOLCHAIN, "cuda")
 
 
 def main() -> None:
     """Install the builder's lock when it holds anything."""
-    Path("/opt/toolchain/wheels").mkdir(parents=True, exist_ok=True)
+    Path(environment.TOOLCHAIN, "wheels").mkdir(parents=True, exist_ok=True)
     _CUDA.mkdir(parents=True, exist_ok=True)
-    for lock in sorted(_SOURCES.glob("*.txt")):
+    for lock in sorted(Path(environment.SOURCES).glob("*.txt")):
         if lock.stat().st_size:
             with tempfile.TemporaryDirectory() as folder:
                 arguments = ("--only-binary=:all:", "--require-hashes", "-r", str(lock))
