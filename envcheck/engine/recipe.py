@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envcheck import targets
+from envcheck.core.cuda import FIRST_CUDA, parse_version
+from envcheck.engine import content_digest, lockfile
 from envcheck.errors import FileUnavailable, UsageError
 from envcheck.targets import Architecture
 
@@ -31,10 +35,12 @@ class Recipe:
     lock: Path
     builder_lock: Path | None
     """None builds without nvcc."""
-    extensions: tuple[Path, ...] = ()
-    """Source folders; the name of the folder is the name in the results."""
+    extensions: Mapping[str, Path] = field(default_factory=dict)
+    """What is imported -> its source folder; the results speak of the first."""
     extension_lock: Path | None = None
     """Released extensions that must be built here, one requirement with hashes each."""
+    kernels: str = ""
+    """`sha256:...` over the kernels that it is verified with; empty for none."""
     pip_config: Path | None = None
     ca_file: Path | None = None
     network: str | None = None
@@ -74,6 +80,38 @@ def of_architecture(architecture: Architecture) -> Recipe:
     )
 
 
+def with_lock(recipe: Recipe, lock: Path, builder_lock: Path | None = None) -> Recipe:
+    """Return the recipe of a row with another lock, labelled with what that lock pins.
+
+    The row's compiler stays only where torch and CUDA are those of the row; otherwise
+    `builder_lock` brings one, or there is none. Raises FileUnavailable and UsageError that
+    name the file and line of a lock which will not do.
+    """
+    pins = lockfile.read(lock)
+    torch, cuda = lockfile.torch(lock, pins), lockfile.cuda(lock, pins)
+    if builder_lock is not None:
+        lockfile.read(builder_lock)
+    elif (torch, cuda) == (recipe.torch, recipe.cuda):
+        builder_lock = recipe.builder_lock
+    return replace(
+        recipe,
+        lock=lock,
+        builder_lock=builder_lock,
+        torch=torch,
+        cuda=cuda,
+        nvidia_require_cuda=_required(cuda, recipe.sm),
+    )
+
+
+def _required(cuda: str, sm: str) -> str:
+    """Return NVIDIA_REQUIRE_CUDA, the least CUDA that the driver must support.
+
+    Within a major version an older driver serves a newer runtime, if it knows the card.
+    """
+    major, minor = max((parse_version(cuda)[0], 0), FIRST_CUDA.get(sm, (0, 0)))
+    return f"cuda>={major}.{minor}"
+
+
 def stage_context(recipe: Recipe, folder: Path) -> Path:
     """Copy what the Dockerfile reads into `folder`, and nothing else; returns the Dockerfile.
 
@@ -88,22 +126,36 @@ def stage_context(recipe: Recipe, folder: Path) -> Path:
         _copy(recipe.builder_lock, folder / "builder.txt", "lock")
     if recipe.extensions or recipe.extension_lock is not None:
         (folder / "extensions").mkdir()
-    for source in recipe.extensions:
-        copy = folder / "extensions" / source.name
-        if not source.is_dir() or copy.exists() or not re.fullmatch(r"[\w.-]+", source.name):
-            reason = "no folder, or its name is not plain, or taken by another"
-            message = f"{source}: cannot be built as an extension: {reason}"
-            raise FileUnavailable(message, remedy="name each extension's source folder once")
-        shutil.copytree(source, copy, ignore=_no_caches, symlinks=True)
+    for name, source in sorted(recipe.extensions.items()):
+        if not all(part.isidentifier() for part in name.split(".")):
+            message = f"extension {name!r}: is not a name that can be imported"
+            raise UsageError(message, remedy="name what a job imports, such as my_ops")
+        try:
+            shutil.copytree(source, folder / "extensions" / name, ignore=_no_caches, symlinks=True)
+        except (shutil.Error, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            message = f"{source}: cannot be built as extension {name}: {reason}"
+            raise FileUnavailable(message, remedy="name the folder of its sources") from None
     if recipe.extension_lock is not None:
         _copy(recipe.extension_lock, folder / "extensions" / "extensions.lock", "lock")
     return Path(shutil.copy(images / "Dockerfile", folder / "Dockerfile"))
+
+
+def digest(recipe: Recipe, context: Path, base: str) -> str:
+    """Return `sha256:...` over the arguments of a build and all that its steps read.
+
+    `context` is what `stage_context` made; the names of the user's files do not count.
+    """
+    said = json.dumps(arguments(recipe, base), sort_keys=True)
+    staged = content_digest.of_folder(str(context)).digest
+    return f"sha256:{hashlib.sha256(f'{said}{staged}'.encode()).hexdigest()}"
 
 
 def arguments(recipe: Recipe, base: str) -> dict[str, str]:
     """Return the build arguments of the Dockerfile."""
     return {
         "BASE": base,
+        "KERNELS": recipe.kernels,
         "LOCK": "lock.txt",
         "BUILDER_LOCK": "builder.txt",
         "TARGET": recipe.target,

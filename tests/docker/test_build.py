@@ -205,7 +205,7 @@ def test_an_extension_that_fails_does_not_hide_the_other(
 ) -> None:
     bad = extension(tmp_path, "bad", "int f(void) { return nothing_of_that_name; }\n")
     good = extension(tmp_path, "good", "int f(void) { return 1; }\n")
-    changed = replace(tiny, extensions=(bad, good))
+    changed = replace(tiny, extensions={"bad": bad, "good": good})
     final = build(engine, changed, tmp_path / "log")
     builder = build(engine, changed, tmp_path / "log", "builder")
     results = json.loads(engine.read_file(builder.reference, "/opt/toolchain/extensions.json"))
@@ -239,7 +239,7 @@ def test_ctrl_c_stops_the_build_in_the_engine(engine: Docker, tiny: Recipe, tmp_
 
     slow = extension(tmp_path, "slow", "", do='subprocess.run(["sleep", "98.7654321"])')
     saved = tmp_path / "recipe"
-    saved.write_bytes(pickle.dumps(replace(tiny, extensions=(slow,))))
+    saved.write_bytes(pickle.dumps(replace(tiny, extensions={"slow": slow})))
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(saved), str(tmp_path / "log")],
         stdout=subprocess.PIPE,

@@ -391,7 +391,7 @@ def test_a_full_disk(
                 small = docker.connect()
                 try:
                     small._client.images.load(engine._client.images.get(base).save(named=True))
-                    error = build(small, replace(tiny, extensions=(filler,)), tmp_path)
+                    error = build(small, replace(tiny, extensions={"filler": filler}), tmp_path)
                 finally:
                     small.close()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -212,12 +213,12 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from envcheck.engine import buildkit
+from envcheck.engine import child
 def read(line):
     Path(sys.argv[2]).write_text(line)
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
-    buildkit.stream(["sh", "-c", "echo $$; trap 'exit 7' INT; sleep 100 & wait"], {}, read)
+    child.stream(["sh", "-c", "echo $$; trap 'exit 7' INT; sleep 100 & wait"], {}, read)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -373,19 +374,31 @@ def test_extensions_are_copied_without_what_was_built_from_them(tmp_path: Path) 
     (source / "setup.py").write_text("")
     context = tmp_path / "context"
     context.mkdir()
-    recipe.stage_context(replace(blackwell(), extensions=(source,)), context)
-    assert [p.name for p in (context / "extensions" / "mine").iterdir()] == ["setup.py"]
+    recipe.stage_context(replace(blackwell(), extensions={"mine_ops": source}), context)
+    assert [p.name for p in (context / "extensions" / "mine_ops").iterdir()] == ["setup.py"]
 
 
-@pytest.mark.parametrize("names", [("missing",), ("a b",), ("mine", "mine")])
-def test_an_extension_that_cannot_be_taken_is_named(tmp_path: Path, names: tuple[str, ...]) -> None:
-    for name in ("a b", "mine"):
-        (tmp_path / name).mkdir()
+@pytest.mark.parametrize(
+    ("name", "source", "kind"),
+    [
+        ("mine", "missing", FileUnavailable),
+        ("mine", "file", FileUnavailable),
+        ("../up", "mine", UsageError),
+        ("", "mine", UsageError),
+        ("a-b", "mine", UsageError),
+    ],
+)
+def test_an_extension_that_cannot_be_taken_is_named(
+    tmp_path: Path, name: str, source: str, kind: type[EnvcheckError]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "file").write_text("")
     context = tmp_path / "context"
     context.mkdir()
-    given = replace(blackwell(), extensions=tuple(tmp_path / name for name in names))
-    with pytest.raises(FileUnavailable, match=names[-1]):
+    given = replace(blackwell(), extensions={name: tmp_path / source})
+    with pytest.raises(kind, match=f"extension '?{re.escape(name)}") as caught:
         recipe.stage_context(given, context)
+    assert caught.value.remedy
 
 
 def test_no_builder_lock_is_an_empty_one(tmp_path: Path) -> None:
