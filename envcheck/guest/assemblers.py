@@ -32,6 +32,8 @@ _VARIABLES = {
     "TRITON_PTXAS-BLACKWELL_PATH": "ptxas-blackwell",  # so in Triton 3.3, and in no other
 }
 _SECONDS = 30
+PATIENCE = 600
+"""Seconds after which all of them must have come to an end; they answer in a fraction of one."""
 _RELEASE = re.compile(r"release (\d+\.\d+)")
 _FIRST_SPECIFIC = 90
 """From this SM on compilers also ask for `sm_NNa`, and Triton for nothing else."""

@@ -67,8 +67,7 @@ def compile_kernels(request: CompileRequest) -> CompiledKernels:
     """Compile all Triton kernels of the request, in children of this process."""
     kernels = tuple(k for k in request.kernels if k.kind == "triton")
     request = replace(request, kernels=kernels)
-    patience = _IMPORT_SECONDS + sum(_patience(k, request) for k in kernels)
-    result = trial.run(partial(_compile_all, request), deadline=patience)
+    result = trial.run(partial(_compile_all, request), deadline=patience(request))
     variables = {k: v for k, v in sorted(os.environ.items()) if k.startswith("TRITON_")}
     facts: dict[str, Any] = result.value if isinstance(result.value, dict) else {}
     return CompiledKernels(
@@ -84,8 +83,14 @@ def compile_kernels(request: CompileRequest) -> CompiledKernels:
     )
 
 
+def patience(request: CompileRequest) -> int:
+    """Return the seconds after which even the process that watches over all is given up."""
+    triton = (k for k in request.kernels if k.kind == "triton")
+    return _IMPORT_SECONDS + sum(_patience(k, request) for k in triton)
+
+
 def _patience(kernel: Kernel, request: CompileRequest) -> int:
-    """Return the seconds after which even the process that watches over a kernel is given up."""
+    """Return the seconds after which the process that watches over one kernel is given up."""
     return _LOAD_SECONDS + len(kernel.pairs()) * _MAX_FUNCTIONS * request.deadline
 
 
