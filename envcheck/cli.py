@@ -12,7 +12,7 @@ from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.core.cuda import Version
-    from envcheck.core.model import Target
+    from envcheck.core.model import Assurance, Target
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
 verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
@@ -55,6 +55,17 @@ def _driver(text: str) -> Version:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _assurance(text: str) -> Assurance:
+    from envcheck.core.model import Assurance
+
+    try:
+        return Assurance(text)
+    except ValueError:
+        known = ", ".join(each.value for each in Assurance)
+        message = f"unknown assurance {text!r}: one of {known}"
+        raise UsageError(message, remedy="--require compiled") from None
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     common = _Parser(add_help=False, formatter_class=_formatter)
@@ -78,6 +89,13 @@ def build_parser() -> argparse.ArgumentParser:
         type=_driver,
         metavar="VERSION",
         help="NVIDIA driver to judge for, such as 580.65.06",
+    )
+    judged.add_argument(
+        "--require",
+        type=_assurance,
+        default="scanned",
+        metavar="ASSURANCE",
+        help="with less than scanned, compiled or executed it is inconclusive",
     )
     parser = _Parser(
         prog="envcheck",
@@ -181,6 +199,6 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Run one command; raises EnvcheckError for everything that is no verdict."""
     options = build_parser().parse_args(argv)
-    from envcheck.commands import COMMANDS
+    from envcheck.commands import command
 
-    return COMMANDS[options.command](options)
+    return command(options.command)(options)

@@ -20,21 +20,40 @@ from envcheck.core.model import (
 )
 from envcheck.core.sm import Sm
 
+_REACHED = {
+    Assurance.SCANNED: "bytes were read, nothing was compiled or run",
+    Assurance.COMPILED: "kernels compiled for it, nothing run on a card",
+    Assurance.EXECUTED: "kernels ran on such a card",
+}
+_ORDER = (Assurance.SCANNED, Assurance.COMPILED, Assurance.EXECUTED)
+
 
 def judge(
-    target: Target, inventory: Inventory, driver: Version | None, checks: tuple[Check, ...] = CHECKS
+    target: Target,
+    inventory: Inventory,
+    driver: Version | None,
+    checks: tuple[Check, ...] = CHECKS,
+    *,
+    require: Assurance = Assurance.SCANNED,
 ) -> Report:
-    """Run every check and fold the findings into one verdict."""
+    """Run every check and fold the findings into one verdict.
+
+    With less assurance than `require` there is nothing wrong, but not enough that is known to
+    be right: that is inconclusive.
+    """
     question = Question(target=target, sm=Sm.parse(target.sm), driver=driver, inventory=inventory)
     findings = tuple(f for check in checks for f in _ask(check, question))
-    verdict = fold(findings, checks)
+    verdict, assurance = fold(findings, checks), reached(findings, checks)
+    if verdict is Verdict.COMPATIBLE and _ORDER.index(assurance) < _ORDER.index(require):
+        verdict = Verdict.INCONCLUSIVE
     return Report(
         target=target,
         driver=None if driver is None else cuda.driver_text(driver),
         verdict=verdict,
-        assurance=Assurance.SCANNED,
+        assurance=assurance,
+        required_assurance=require,
         findings=findings,
-        summary=_summary(findings, verdict, target),
+        summary=_summary(findings, verdict, target, assurance, require),
     )
 
 
@@ -71,7 +90,24 @@ def fold(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Verdi
     return Verdict.COMPATIBLE
 
 
-def _summary(findings: tuple[Finding, ...], verdict: Verdict, target: Target) -> dict[str, Json]:
+def reached(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Assurance:
+    """Return how far the evidence goes: every check of an assurance looked, and found no fault."""
+    statuses: dict[str, set[Status]] = {}
+    for finding in findings:
+        if finding.required:
+            statuses.setdefault(finding.check, set()).add(finding.status)
+    needed = [statuses.get(c.id, set()) for c in checks if c.assurance is Assurance.COMPILED]
+    faultless = all(found and found <= {Status.PASS, Status.WARN} for found in needed)
+    return Assurance.COMPILED if needed and faultless else Assurance.SCANNED
+
+
+def _summary(
+    findings: tuple[Finding, ...],
+    verdict: Verdict,
+    target: Target,
+    assurance: Assurance,
+    require: Assurance,
+) -> dict[str, Json]:
     counts: dict[str, Json] = {
         status.value: sum(f.status is status for f in findings) for status in Status
     }
@@ -87,7 +123,7 @@ def _summary(findings: tuple[Finding, ...], verdict: Verdict, target: Target) ->
         **counts,
         "files": files,
         "least_driver": least,
-        "line": _line(findings, verdict, target, files, least),
+        "line": _line(findings, verdict, target, assurance, require, files, least),
     }
 
 
@@ -95,6 +131,8 @@ def _line(
     findings: tuple[Finding, ...],
     verdict: Verdict,
     target: Target,
+    assurance: Assurance,
+    require: Assurance,
     files: dict[str, Json],
     least: str | None,
 ) -> str:
@@ -108,7 +146,10 @@ def _line(
             more = sum(f.status is wanted and f.check == cause.check for f in deciding) - 1
             tail = f" (and {more} more)" if more else ""
             return f"{head}: {cause.subject}: {cause.message}{tail}"
+    if verdict is Verdict.INCONCLUSIVE and _ORDER.index(assurance) < _ORDER.index(require):
+        return f"{head}: {_REACHED[assurance]}; assurance {require.value} was asked for"
     if verdict is Verdict.INCONCLUSIVE:
         return f"{head}: no device code was found to judge"
     driver = f"; least driver {least}" if least else ""
-    return f"{head}: {files['native']} file(s) native, {files['jit']} JIT-only{driver}"
+    how = "" if assurance is Assurance.SCANNED else f"; {_REACHED[assurance]}"
+    return f"{head}: {files['native']} file(s) native, {files['jit']} JIT-only{how}{driver}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from envcheck import sources
 from envcheck.core.device_file import DeviceFile
@@ -12,6 +13,9 @@ from envcheck.core.model import Image, Inventory
 from envcheck.guest.reading import read_place
 from envcheck.inflate import inflate
 from envcheck.sources import Progress
+
+if TYPE_CHECKING:
+    from envcheck.engine.protocol import ImageFacts
 
 
 def scan(paths: list[str], progress: Progress) -> Inventory:
@@ -81,6 +85,19 @@ def collect_image(reference: str, note: Callable[[str], None]) -> Inventory:
         note(f"reading {reference}")
         answer = engine.run_guest(reference, Request(read=True), limits=Limits())
     collected = codec.loads(Collected, answer.document, name=f"inventory of {reference}")
-    image = Image(reference=reference, id=facts.id, digests=facts.digests, labels=facts.labels)
+    image = _image(reference, facts)
     environment = replace(collected.environment, image=image)
     return Inventory(source="environment", files=collected.files, environment=environment)
+
+
+_TELLING = ("PYTORCH_VERSION", "TORCH_VERSION")
+
+
+def _image(reference: str, facts: ImageFacts) -> Image:
+    return Image(
+        reference=reference,
+        id=facts.id,
+        digests=facts.digests,
+        labels=facts.labels,
+        variables={k: v for k, v in facts.variables.items() if k in _TELLING},
+    )

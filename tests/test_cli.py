@@ -21,7 +21,7 @@ from building import OBJECTS, SM80, SM80_PTX80, SM89_SM120, SM90, tarred, venv, 
 from running import COMMAND, envcheck, environment, on_terminal, report
 
 import envcheck as package
-from envcheck.commands import worst
+from envcheck.commands.judging import worst
 from envcheck.core.model import Verdict
 
 ROOT = Path(package.__file__).parent

@@ -50,7 +50,7 @@ PROCESS_MODULES = {"subprocess", "multiprocessing", "pty", "concurrent"}
 PROCESS_CALLS = ("fork", "system", "exec", "spawn", "posix_spawn", "popen")
 MAY_START_PROCESSES = ("engine/", "guest/trial.py", "guest/forked.py")
 # A forked child ends as the interpreter does: SystemExit with a text prints it.
-MAY_PRINT = ("cli.py", "commands.py", "__main__.py", "output/", "guest/forked.py")
+MAY_PRINT = ("cli.py", "commands/", "__main__.py", "output/", "guest/forked.py")
 
 # Pure code has no clock, no chance and no world.
 PURE = ("core", "checks", "judge")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from envcheck.checks import (
+    assembler_accepts_target,
+    cuda_kernels_hold_target_code,
     device_code_runs_on_target,
     distribution_runs_on_target,
     driver_supports_target,
     every_kernel_runs_on_target,
+    extensions_import,
+    image_labels_match_content,
     torch_has_code_for_target,
     triton_assembler_knows_target,
+    triton_kernels_compile_for_target,
+    triton_kernels_fit_shared_memory,
     triton_matches_torch_pin,
 )
 from envcheck.checks.check import Check, Question
@@ -23,4 +29,10 @@ CHECKS: tuple[Check, ...] = (
     triton_matches_torch_pin.CHECK,
     triton_assembler_knows_target.CHECK,
     driver_supports_target.CHECK,
+    assembler_accepts_target.CHECK,
+    triton_kernels_compile_for_target.CHECK,
+    triton_kernels_fit_shared_memory.CHECK,
+    cuda_kernels_hold_target_code.CHECK,
+    extensions_import.CHECK,
+    image_labels_match_content.CHECK,
 )

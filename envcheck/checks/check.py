@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from envcheck.core.compiled import Compiled
 from envcheck.core.cuda import Version
-from envcheck.core.model import Domain, Finding, Inventory, Json, Status, Target
+from envcheck.core.model import Assurance, Domain, Finding, Inventory, Json, Status, Target
 from envcheck.core.roles import Role, roles
 from envcheck.core.sm import Sm
 
@@ -30,6 +31,20 @@ class Question:
         """The role of every file with device code, by path."""
         return roles(self.inventory, self.sm, self.driver)
 
+    @property
+    def compiled(self) -> Compiled | None:
+        """What was compiled for this very SM: evidence for another one counts for nothing."""
+        compiled = self.inventory.compiled
+        return compiled if compiled is not None and compiled.target == str(self.sm) else None
+
+    @property
+    def why_not_compiled(self) -> str:
+        """Why there is nothing compiled to look at."""
+        other = self.inventory.compiled
+        if other is None:
+            return "nothing was compiled: `envcheck build` does that"
+        return f"compiled for {other.target}, which says nothing about {self.sm}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -43,6 +58,8 @@ class Check:
     """What to do when it fails, in general; findings carry the exact command."""
     required: bool = False
     """True when a report in which it found nothing to look at is inconclusive."""
+    assurance: Assurance = Assurance.SCANNED
+    """The assurance that a report cannot have unless this check found no fault in something."""
     run: Callable[[Question], Iterable[Finding]]
 
     def finding(

@@ -6,7 +6,8 @@ from envcheck.checks.check import Question
 from envcheck.core import cuda
 from envcheck.core.coverage import Coverage
 from envcheck.core.device_file import DeviceFile
-from envcheck.core.torch_releases import install_command
+from envcheck.core.sm import Sm
+from envcheck.core.torch_releases import RELEASES, install_command
 
 
 def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
@@ -27,6 +28,13 @@ def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
     if package:
         return f"pip install --upgrade {package}, or build it from source for {sm}"
     return f"rebuild with nvcc -gencode arch=compute_{sm.number},code=sm_{sm.number}"
+
+
+def for_triton(sm: Sm) -> str:
+    """Name a PyTorch whose Triton knows the card; Triton follows its pin."""
+    least = "2.11.0" if sm.number in (103, 121) else "2.8.0"
+    known = {r.version for r in RELEASES}
+    return f"pip install --upgrade 'torch>={least}'" if least in known else ""
 
 
 def _owner(path: str, question: Question) -> str:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
-from envcheck.core import cuda
-from envcheck.core.model import Assembler, Domain, Finding, Status, Triton
-from envcheck.core.sm import Sm
-from envcheck.core.torch_releases import RELEASES
-
-# triton/backends/nvidia/compiler.py, get_ptxas: ptxas-blackwell from capability 100 up
-# (3.3 to 3.8), from 90 up in 3.9; releases without it know only ptxas.
-_SECOND_FROM = ((3, 9), 90), ((0,), 100)
+from envcheck.core import cuda, triton_tools
+from envcheck.core.model import Domain, Finding, Status
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -22,9 +17,10 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("triton", "Triton is not installed in what was looked at")
         return
     subject = f"triton {triton.version}"
-    # Triton compiles for the arch-specific target from Hopper on.
-    code = Sm(question.sm.number, "a" if question.sm.number >= 90 else "")
-    assembler = _choose(triton, question.sm)
+    code = triton_tools.emitted(question.sm)
+    by_name = {a.name: a for a in triton.assemblers}
+    name = triton_tools.chosen(triton.version, by_name, question.sm)
+    assembler = by_name.get(name or "")
     if assembler is None or assembler.version is None:
         yield CHECK.finding(
             subject,
@@ -51,30 +47,10 @@ def _run(question: Question) -> Iterator[Finding]:
             subject,
             Status.FAIL,
             message,
-            remedy=_remedy(question.sm),
+            remedy=remedies.for_triton(question.sm),
             domain=Domain.PACKAGE,
             evidence=evidence,
         )
-
-
-def _choose(triton: Triton, sm: Sm) -> Assembler | None:
-    """Return the assembler that this Triton would run for `sm`."""
-    by_name = {a.name: a for a in triton.assemblers}
-    try:
-        version = cuda.parse_version(".".join(triton.version.split("+")[0].split(".")[:2]))
-    except ValueError:
-        version = (0,)
-    second_from = next(number for least, number in _SECOND_FROM if version >= least)
-    if sm.number >= second_from and "ptxas-blackwell" in by_name:
-        return by_name["ptxas-blackwell"]
-    return by_name.get("ptxas")
-
-
-def _remedy(sm: Sm) -> str:
-    """Name a PyTorch whose Triton knows the card; Triton follows its pin."""
-    least = "2.11.0" if sm.number in (103, 121) else "2.8.0"
-    known = {r.version for r in RELEASES}
-    return f"pip install --upgrade 'torch>={least}'" if least in known else ""
 
 
 CHECK = Check(

@@ -7,7 +7,7 @@ and back, so field names here are the names in the documents.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from envcheck.core.compiled import Compiled
@@ -138,6 +138,8 @@ class Image:
     digests: tuple[str, ...] = ()
     """`name@sha256:...` as registries know it; empty for an image that was never there."""
     labels: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Those of its variables that say what is in it; others may hold secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

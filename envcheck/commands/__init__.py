@@ -1,0 +1,25 @@
+"""One function for each command of the command line; each returns the exit code."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+_MODULES = {
+    "targets": "listing",
+    "explain": "listing",
+    "build": "build",
+    "scan": "looking",
+    "check": "looking",
+    "judge": "looking",
+    "keygen": "keys",
+    "verify": "keys",
+}
+
+
+def command(name: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command; only its own module is imported."""
+    module = import_module(f"envcheck.commands.{_MODULES[name]}")
+    found: Callable[[argparse.Namespace], int] = getattr(module, name)
+    return found

@@ -1,0 +1,43 @@
+"""What commands read and write besides what they print for a person."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from envcheck.core import codec
+from envcheck.core.model import Inventory
+from envcheck.errors import FileUnavailable
+
+_MAX_DOCUMENT = 1 << 28
+
+
+def write(document: bytes) -> None:
+    """Write JSON to stdout: always UTF-8, whatever the locale says."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(document)
+
+
+def save(options: argparse.Namespace, inventory: Inventory) -> None:
+    """Write the facts where --save-inventory says, if it says so."""
+    from envcheck import atomic
+
+    if options.save_inventory is not None:
+        atomic.write(options.save_inventory, codec.dumps(inventory).encode())
+
+
+def read_document(path: Path) -> bytes:
+    """Return the bytes of a file of bounded size; raises FileUnavailable."""
+    try:
+        if not path.is_file():
+            reason = "not a regular file" if path.exists() else "no such file"
+            message = f"{path}: {reason}"
+            raise FileUnavailable(message, remedy="check the path")
+        if path.stat().st_size > _MAX_DOCUMENT:
+            message = f"{path}: larger than {_MAX_DOCUMENT} bytes"
+            raise FileUnavailable(message)
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{path}: {error.strerror or error}"
+        raise FileUnavailable(message, remedy="check the path") from None

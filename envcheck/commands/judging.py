@@ -1,0 +1,39 @@
+"""From an inventory to the answer: judge, print, and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from envcheck.commands.documents import write
+from envcheck.core.model import Inventory, Report, Target, Verdict
+
+_WORST = (Verdict.COMPATIBLE, Verdict.INCONCLUSIVE, Verdict.INCOMPATIBLE)
+
+
+def judged(options: argparse.Namespace, inventory: Inventory) -> list[Report]:
+    """Judge an inventory for each --arch, each once."""
+    from envcheck.judge import judge
+
+    wanted: dict[str, Target] = {t.name: t for t in options.arch}
+    return [judge(t, inventory, options.driver, require=options.require) for t in wanted.values()]
+
+
+def answer(options: argparse.Namespace, reports: list[Report]) -> int:
+    """Print the reports and return the exit code of the worst."""
+    if options.format == "json":
+        from envcheck.output import json
+
+        write(json.render(reports).encode())
+    else:
+        from envcheck.output import text
+
+        verbosity = int(options.verbose) - 2 * int(options.quiet)
+        text.render(reports, sys.stdout, verbosity=max(-1, verbosity))
+    return worst(r.verdict for r in reports).exit_code
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict that decides the exit code of several."""
+    return max(verdicts, key=_WORST.index)
