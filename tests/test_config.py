@@ -13,6 +13,7 @@ from envcheck.config import Config, Extension
 from envcheck.core.model import Assurance
 from envcheck.errors import FileUnavailable, UsageError
 
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 DIGEST = "sha256:" + "5" * 64
 WHOLE = f"""\
 base = "python:3.12-slim-bookworm@{DIGEST}"
@@ -254,3 +255,16 @@ def test_a_pyproject_is_named_with_its_table(folder):
 )
 def test_a_remedy_says_what_to_write(folder, text, remedy):
     assert refused(folder, text).remedy.startswith(remedy)
+
+
+def test_the_example_and_the_table_of_the_readme_are_what_is_read(folder):
+    part = README.partition("\n## Configuration\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```toml\n(.*?)```", part, re.DOTALL)
+    (folder / "envcheck.toml").write_text(example)
+    assert [e.name for e in config.load(None, folder).extensions] == [
+        *("mine.ops", "flash_attn", "xformers")
+    ]
+    keys = {field.name for field in dataclasses.fields(Config)} - {"file", "passed_over"}
+    assert set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == keys
+    message = part.rsplit("`", 2)[1]
+    assert refused(folder, example.replace("source =", "sorce =")).message == message
