@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 LABEL = "envcheck.guest"
-_INSIDE = "/envcheck"
+INSIDE = "/envcheck"
 _TAIL = 4000
 LARGEST_ANSWER = 512 << 20
 _TOO_OLD = 97
@@ -77,7 +77,7 @@ def run_guest(
         control.chmod(0o777)
         mounts = {"bundle": (staged, "ro"), "control": (control, "rw")}
         mounts |= {name: (path.resolve(), "ro") for name, path in folders.items()}
-        command = [f"{_INSIDE}/bundle/launch.py", f"{_INSIDE}/bundle/{entry}", f"{_INSIDE}/control"]
+        command = [f"{INSIDE}/bundle/launch.py", f"{INSIDE}/bundle/{entry}", f"{INSIDE}/control"]
         old = None
         for candidate in (python,) if python is not None else PYTHONS:
             chosen = options(image, limits, mounts) | {
@@ -124,7 +124,7 @@ def options(
         "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         "tmpfs": {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.scratch}"},  # noqa: S108
         "volumes": {
-            str(path): {"bind": f"{_INSIDE}/{name}", "mode": mode}
+            str(path): {"bind": f"{INSIDE}/{name}", "mode": mode}
             for name, (path, mode) in mounts.items()
         },
         "log_config": LogConfig(type="json-file", config={"max-size": "4m", "max-file": "1"}),

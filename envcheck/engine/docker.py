@@ -32,6 +32,9 @@ class Docker:
     """An engine that answers; `connect` makes it."""
 
     name = "docker"
+    environment = "/opt/environment"
+    toolchain = "/opt/toolchain"
+    scratch = "/tmp"  # noqa: S108 - of the container
 
     def __init__(self, client: DockerClient, *, host: str, builder: str | None) -> None:
         self._client = client
@@ -45,6 +48,10 @@ class Docker:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+    def seen(self, name: str, path: Path) -> str:  # noqa: ARG002 - wherever it lies here
+        """Return where a guest sees a folder of `folders`."""
+        return f"{container.INSIDE}/{name}"
 
     def build(
         self, recipe: Recipe, *, log: Path, progress: Progress, stage: str = "final"

@@ -38,7 +38,7 @@ class Built:
     """What a build left."""
 
     reference: str
-    """What the other methods take: an image id `sha256:...`, or the path of an interpreter."""
+    """What the other methods take: an image id `sha256:...`, or the folder of a venv."""
     seconds: float
     steps: tuple[Step, ...]
     """Each step once, in the order in which they began, in its last state."""
@@ -53,29 +53,30 @@ class ImageFacts:
     """What an engine knows of an image without starting it."""
 
     id: str
+    """`sha256:...`, or the folder of a venv."""
     digests: tuple[str, ...]
     """`name@sha256:...` as registries know it; empty for an image that was never there."""
     architecture: str
     """`amd64`, `arm64`, ..."""
     os: str
     size: int
-    """Bytes of all layers, unpacked."""
+    """Bytes of all layers, unpacked; of a venv, those of its files."""
     user: str
     variables: Mapping[str, str]
     labels: Mapping[str, str]
     layers: tuple[str, ...]
-    """`sha256:...` of each layer's tar."""
+    """`sha256:...` of each layer's tar; a venv has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a guest may take before it is ended."""
+    """How much a guest may take before it is ended; without a container, only its time."""
 
     seconds: float = 600
     memory: int = 8 << 30
     """Bytes, what it writes to its scratch folder included; there is no swap."""
     scratch: int = 4 << 30
-    """Bytes of its only writable folder, /tmp."""
+    """Bytes of its only writable folder."""
     processes: int = 512
 
 
@@ -97,6 +98,29 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def environment(self) -> str:
+        """The folder of what is built, as its own processes see it."""
+        ...
+
+    @property
+    def toolchain(self) -> str:
+        """The folder of `extensions.json` and, in `cuda`, of nvcc; in the stage `builder`."""
+        ...
+
+    @property
+    def scratch(self) -> str:
+        """The folder that a guest may write to, as it sees it; emptied after each."""
+        ...
+
+    def seen(self, name: str, path: Path) -> str:
+        """Return where a guest sees the folder that `folders` gives it under `name`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held, such as a connection."""
+        ...
+
     def build(
         self, recipe: Recipe, *, log: Path, progress: Progress, stage: str = "final"
     ) -> Built:
@@ -116,7 +140,7 @@ class Engine(Protocol):
         python: str | None = None,
         folders: Mapping[str, Path] | None = None,
     ) -> Answer:
-        """Run the guest with a request; `folders` are mounted read-only at /envcheck/NAME."""
+        """Run the guest with a request; it may read `folders`, where `seen` says."""
         ...
 
     def content(self, reference: str, *, read: Read | None = None) -> Content:
