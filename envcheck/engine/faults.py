@@ -161,6 +161,11 @@ VENV = (
         "this Python cannot make a venv: {what}",
         "apt install python3-venv, or --python with another interpreter",
     ),
+    _fault(
+        r"^envcheck: ended by signal 9$",
+        "a step of the build was killed, most likely for want of memory",
+        "close what takes memory, or build on a machine with more",
+    ),
     *_INSTALLING,
     _fault(
         _UNREACHABLE,

@@ -1,0 +1,188 @@
+"""The steps of a build, run on this machine: the same scripts that build an image."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from envcheck.engine import child, faults, venv_folder
+from envcheck.engine import recipe as recipes
+from envcheck.engine.build_log import clean
+from envcheck.engine.protocol import Progress, Step
+from envcheck.engine.recipe import Recipe
+from envcheck.engine.venv_folder import VenvFolder
+
+_KEPT = 600
+_EXTENSION = re.compile(r"^\[extension (?P<name>\S+)\] (?P<what>\S+)")
+# Of pip's variables those pass that say how to fetch; the others change what is installed.
+_HOW = ("CERT", "CLIENT_CERT", "PROXY", "TIMEOUT", "DEFAULT_TIMEOUT", "CACHE_DIR")
+_WHERE = (
+    *("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX", "TRUSTED_HOST"),
+    *("CONFIG_FILE", "KEYRING_PROVIDER"),
+)
+_NOT_OURS = re.compile(r"PIP_|PYTHON|ENVCHECK_|CUDA_|TORCH_|VIRTUAL_ENV$|CUDACXX$|LD_PRELOAD$")
+
+
+class VenvBuild:
+    """One build into a folder that is claimed and empty."""
+
+    def __init__(
+        self, folder: VenvFolder, recipe: Recipe, *, context: Path, log: Path, progress: Progress
+    ) -> None:
+        self._folder = folder
+        self._recipe = recipe
+        self._context = context
+        self._log = log
+        self._progress = progress
+        self._steps: dict[str, Step] = {}
+        self._tail: deque[str] = deque(maxlen=_KEPT)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step once, in the order in which they began."""
+        return tuple(replace(step, line="") for step in self._steps.values())
+
+    def run(self, python: str, base: str) -> None:
+        """Build everything with the interpreter `python`, which `base` describes.
+
+        Raises FileUnavailable and EnvcheckError with the cause.
+        """
+        with child.open_log(self._log) as handle:
+            try:
+                self._build(handle, python, base)
+            except OSError as error:
+                raise faults.explain([str(error)], faults.VENV, str(self._log)) from None
+
+    def _build(self, handle: IO[str], python: str, base: str) -> None:
+        folder, context = self._folder, self._context
+        folder.temporary.mkdir()
+        places = {"ENVCHECK_LOCK": str(context / "lock.txt")}
+        self._step(handle, "environment", python, "environment", places)
+        if has_builder(self._recipe):
+            # The image's stage has the lock beside the sources.
+            sources = context / "extensions"
+            sources.mkdir(exist_ok=True)
+            (context / "builder.txt").rename(sources / "builder.txt")
+            self._tell("toolchain", "running")
+            venv_folder.clone(folder.environment, folder.builder)
+            places = {"ENVCHECK_ENVIRONMENT": str(folder.builder)}
+            places["ENVCHECK_SOURCES"] = str(sources)
+            inside = str(folder.builder / "bin" / "python")
+            self._step(handle, "toolchain", inside, "toolchain", places)
+            places |= builder_variables(folder, self._recipe.torch_cuda_arch_list)
+            self._step(handle, "extensions", inside, "extensions", places)
+        else:
+            folder.toolchain.mkdir()
+            (folder.toolchain / "extensions.json").write_text("[]\n", encoding="ascii")
+        inside = str(folder.environment / "bin" / "python")
+        arguments = recipes.arguments(self._recipe, base)
+        self._step(handle, "finish", inside, "final", arguments)
+        folder.remove(folder.temporary)
+
+    def _step(
+        self, handle: IO[str], name: str, python: str, script: str, more: Mapping[str, str]
+    ) -> None:
+        """Run one script of `images/steps`; raises FileUnavailable and EnvcheckError."""
+        # The extensions tell of themselves, each as a step.
+        if name != "extensions":
+            self._tell(name, "running")
+        start = time.monotonic()
+
+        def read(line: str) -> None:
+            text = clean(line)
+            handle.write(text + "\n")
+            self._tail.append(text)
+            self._hear(name, text)
+
+        command = [python, "-I", "-B", str(self._context / "steps" / f"{script}.py")]
+        code = child.stream(command, {**self._variables(), **more}, read)
+        if code:
+            for step in self._steps.values():
+                if step.state == "running":
+                    self._tell(step.id, "failed", seconds=time.monotonic() - start)
+            if code < 0:
+                self._tail.append(f"envcheck: ended by signal {-code}")
+            raise faults.explain(list(self._tail), faults.VENV, str(self._log))
+        if name != "extensions":
+            self._tell(name, "done", seconds=time.monotonic() - start)
+
+    def _hear(self, name: str, line: str) -> None:
+        """Tell what a line is about."""
+        match = _EXTENSION.match(line)
+        if match is None:
+            running = [s.id for s in self._steps.values() if s.state == "running"]
+            if running:
+                self._tell(running[-1], "running", line=line)
+        elif name == "extensions":
+            states = {"built": "done", "failed": "failed"}
+            seconds = re.search(r"after ([\d.]+) s$", line)
+            self._tell(
+                f"extension {match['name']}",
+                states.get(match["what"], "running"),
+                seconds=float(seconds[1]) if seconds is not None else None,
+            )
+
+    def _tell(self, name: str, state: str, *, seconds: float | None = None, line: str = "") -> None:
+        step = Step(id=name, name=name, state=state, seconds=seconds, line=line)
+        self._steps[name] = step
+        self._progress(step)
+
+    def _variables(self) -> dict[str, str]:
+        """Return the variables of every step."""
+        folder, recipe = self._folder, self._recipe
+        given = _HOW if recipe.pip_config is not None else (*_HOW, *_WHERE)
+        pips = {f"PIP_{name}" for name in given}
+        fetching = {k: v for k, v in os.environ.items() if k in pips}
+        return (
+            inherited(folder.environment)
+            | fetching
+            | {
+                "ENVCHECK_ENVIRONMENT": str(folder.environment),
+                "ENVCHECK_TOOLCHAIN": str(folder.toolchain),
+                "ENVCHECK_WHEELS": str(folder.toolchain / "wheels"),
+                "ENVCHECK_PIP_CONFIG": _readable(recipe.pip_config),
+                "ENVCHECK_CA": _readable(recipe.ca_file),
+                "SOURCE_DATE_EPOCH": str(recipe.epoch),
+                # Beside the environment, where there is room for torch twice.
+                "TMPDIR": str(folder.temporary),
+            }
+        )
+
+
+def has_builder(recipe: Recipe) -> bool:
+    """Say whether anything is to be compiled."""
+    released = recipe.extension_lock is not None
+    return recipe.builder_lock is not None or released or bool(recipe.extensions)
+
+
+def inherited(environment: Path) -> dict[str, str]:
+    """Return this process's variables as a job in `environment` would have them.
+
+    Without those that make another Python, pip, CUDA or torch out of it.
+    """
+    kept = {k: v for k, v in os.environ.items() if _NOT_OURS.match(k) is None}
+    path = [str(environment / "bin"), *filter(None, [kept.get("PATH", os.defpath)])]
+    return kept | {"PATH": os.pathsep.join(path)}
+
+
+def builder_variables(folder: VenvFolder, arch_list: str) -> dict[str, str]:
+    """Return what the Dockerfile's stage `builder` sets."""
+    path = [str(folder.cuda / "bin"), inherited(folder.builder)["PATH"]]
+    return {
+        "CUDA_HOME": str(folder.cuda),
+        "PATH": os.pathsep.join(path),
+        "TORCH_CUDA_ARCH_LIST": arch_list,
+    }
+
+
+def _readable(path: Path | None) -> str:
+    if path is None:
+        return ""
+    child.require_readable(path)
+    return str(path.absolute())
