@@ -6,6 +6,7 @@ started, and takes what that left, even when it was ended. `parts` is what happe
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -28,26 +29,39 @@ _INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py")
 def compile_all(control: str, request: CompileRequest) -> Compiled:
     """Do what CONTROL/request.json asks for, in another process with the environment's `site`."""
     cache = os.path.abspath(request.cache)
-    os.makedirs(cache, exist_ok=True)
-    # Compilers that are killed leave their temporary files.
-    scratch = tempfile.mkdtemp(prefix="scratch-", dir=cache)
     try:
-        command = [sys.executable, "-B", _INSIDE, os.path.abspath(control)]
-        work = trial.program(command, {**os.environ, "TMPDIR": scratch})
-        outcome = trial.run(work, deadline=_patience(request)).outcome
+        os.makedirs(cache, exist_ok=True)
+        # Compilers that are killed leave their temporary files.
+        scratch = tempfile.mkdtemp(prefix="scratch-", dir=cache)
+    except OSError as error:
+        outcome = Outcome(status="raised", error=f"{type(error).__name__}: {error}")
+        return Compiled(target=request.target, outcome=outcome, message=words.reason(outcome))
+    try:
+        outcome = _run(control, request, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    found = os.path.join(control, "compiled.json")
-    if outcome.status == "exited" and outcome.code == 0 and os.path.exists(found):
-        outcome = Outcome(status="ok", milliseconds=outcome.milliseconds)
-    else:
-        found += ".partial"
-    try:
-        with open(found, "rb") as handle:
-            compiled = codec.loads(Compiled, handle.read(), name="what was compiled")
-    except (OSError, DocumentInvalid):
-        compiled = Compiled(target=request.target, outcome=outcome)
+    compiled = _left(control) or Compiled(target=request.target, outcome=outcome)
     return replace(compiled, outcome=outcome, message=words.reason(outcome))
+
+
+def _run(control: str, request: CompileRequest, scratch: str) -> Outcome:
+    """Run `inside.py`; the outcome is `ok` when it came to its end."""
+    command = [sys.executable, "-B", _INSIDE, os.path.abspath(control)]
+    work = trial.program(command, {**os.environ, "TMPDIR": scratch})
+    outcome = trial.run(work, deadline=_patience(request)).outcome
+    whole = os.path.exists(os.path.join(control, "compiled.json"))
+    if outcome.status == "exited" and outcome.code == 0 and whole:
+        return Outcome(status="ok", milliseconds=outcome.milliseconds)
+    return outcome
+
+
+def _left(control: str) -> Compiled | None:
+    """Return what is known, of all parts or of those that were done."""
+    for name in ("compiled.json", "compiled.json.partial"):
+        file = os.path.join(control, name)
+        with contextlib.suppress(FileNotFoundError, DocumentInvalid), open(file, "rb") as handle:
+            return codec.loads(Compiled, handle.read(), name=name)
+    return None
 
 
 def _patience(request: CompileRequest) -> float:

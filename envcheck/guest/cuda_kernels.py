@@ -13,11 +13,9 @@ import fcntl
 import importlib
 import os
 import re
-import shlex
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -92,6 +90,8 @@ def _build_all(request: CompileRequest) -> dict[str, Any]:
     # As activating the environment would: ninja may be a script of it.
     os.environ["PATH"] = os.pathsep.join((sysconfig.get_path("scripts"), _path()))
     os.environ["TORCH_CUDA_ARCH_LIST"] = arch_list(request)
+    # torch counts cards when it looks for nvcc; this way it does not even ask the driver.
+    os.environ.update(CUDA_VISIBLE_DEVICES="", PYTORCH_NVML_BASED_CUDA_CHECK="1")
     tools = _toolchain()
     facts: dict[str, Any] = {"torch": tools.torch, "nvcc": tools.nvcc, "missing": tools.missing}
     if tools.missing is not None:
@@ -128,16 +128,16 @@ def _toolchain() -> _Toolchain:
     if torch.version.cuda is None:
         return replace(tools, missing=f"torch {tools.torch} is built without CUDA")
     builder = importlib.import_module("torch.utils.cpp_extension")
-    nvcc = os.path.join(builder.CUDA_HOME or "", "bin", "nvcc")
-    if not builder.CUDA_HOME or not os.access(nvcc, os.X_OK):
-        where = builder.CUDA_HOME or "CUDA_HOME, on the PATH or in /usr/local/cuda"
-        return replace(tools, missing=f"no nvcc in {where}")
+    if not builder.CUDA_HOME:
+        return replace(tools, missing="no nvcc: neither CUDA_HOME nor the PATH leads to it")
+    nvcc = os.path.join(builder.CUDA_HOME, "bin", "nvcc")
+    if not os.access(nvcc, os.X_OK):
+        return replace(tools, missing=f"no nvcc in {builder.CUDA_HOME}")
     said = trial.run(trial.program([nvcc, "--version"]), deadline=_ASK_SECONDS).outcome
     match = _RELEASE.search("\n".join(said.stdout))
     tools = replace(tools, nvcc=match[1] if match is not None else "unknown")
     for program in (os.environ.get("CXX") or "c++", "ninja"):
-        command = shlex.split(program)[-1:] or [program]
-        if shutil.which(command[0]) is None:
+        if shutil.which(program.split()[0]) is None:
             return replace(tools, missing=f"no {program} on the PATH")
     return tools
 
@@ -150,8 +150,8 @@ def _least(kernel: Kernel) -> Sm:
 def _folder(kernel: Kernel, request: CompileRequest, tools: _Toolchain) -> str:
     """Return where a kernel is built: ninja compares times and commands, not contents."""
     digest = kernel.digest.partition(":")[2][:16]
-    words_ = (arch_list(request), f"torch{tools.torch}", f"cuda{tools.nvcc}", digest)
-    name = re.sub(r"[^\w.+-]", "-", "-".join((kernel.name, *words_)))
+    facts = (arch_list(request), f"torch{tools.torch}", f"cuda{tools.nvcc}", digest)
+    name = re.sub(r"[^\w.+-]", "-", "-".join((kernel.name, *facts)))
     return os.path.join(request.cache, "cuda", name)
 
 
@@ -174,22 +174,21 @@ def _build(kernel: Kernel, root: str, folder: str) -> None:
             name=_name(kernel), sources=sources, build_directory=folder, is_python_module=False
         )
     except RuntimeError as error:
-        said = _compilers_words(str(error).splitlines())
-        if not said:
-            raise
-        raise BuildFailed("\n".join(said)) from None
+        raise BuildFailed(_cause(str(error))) from None
 
 
-def _compilers_words(lines: Sequence[str]) -> list[str]:
+def _cause(text: str) -> str:
     """Return what the compilers said, without ninja's words and the long commands."""
-    said = []
-    skip = True  # the first line is torch's
+    first, *lines = text.splitlines() or [""]
+    if not first.startswith("Error building extension"):
+        return " ".join(text.split())  # torch refuses, in a paragraph
+    said, before = [], first
     for line in lines:
-        command = skip
-        skip = line.startswith("FAILED: ")  # the line after it is the command
-        if not command and not _WRAPPER.match(line):
+        # The line after ninja's FAILED is the command.
+        if not before.startswith("FAILED: ") and not _WRAPPER.match(line):
             said.append(line)
-    return said
+        before = line
+    return "\n".join(said) or first
 
 
 def _result(kernel: Kernel, request: CompileRequest, folder: str, outcome: Outcome) -> CudaKernel:

@@ -13,15 +13,17 @@ _TELLING = tuple(
     for pattern in (
         r"\bptxas.*\b(fatal|error) :",
         r"LLVM ERROR|Assertion .* failed|terminate called",
+        r"\bld: cannot find |undefined reference to ",
         r"\b(fatal|error)\b\s*:|out of memory|cannot open shared object|symbol lookup error",
     )
 )
 _TEMPORARY = re.compile(r"\S*/tmp\w*\.(ptx|o|log)\b")
-_FOLDER = re.compile(r"^\S*/(?=[^/\s]+:\d+:)")
+_FOLDER = re.compile(r"^\S*/(?=[^/\s]+(:\d+|\(\d+\)):)")
 _BLANK = re.compile(r"\s{2,}")
 # What Python adds to a crash: that it crashed, and where it was in its own code.
 _STACK = re.compile(
-    r"Fatal Python error:|(Current t|T)hread 0x|Extension modules:|\s*File \"|\.\.\.|$"
+    r"Fatal Python error:|(Current t|T)hread 0x|Current thread's C stack|Extension modules:"
+    r"|\s*(Binary f|F)ile \"|\.\.\.|$"
 )
 _MAX_LINE, _MAX_LINES = 300, 20
 
