@@ -13,8 +13,6 @@ from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
 from envcheck.guest import distributions, torch_facts
 from envcheck.guest.distributions import visible
-from envcheck.guest.inflate import inflate
-from envcheck.guest.reading import read_place
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
@@ -48,6 +46,9 @@ def collect(path: list[str], *, read: bool) -> Collected:
     places = tuple(_places(folders, found))
     if not read:
         return Collected(environment=environment, places=places)
+    from envcheck.guest.inflate import inflate  # half of what there is to import
+    from envcheck.guest.reading import read_place
+
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
     return Collected(environment=environment, files=files)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import venv
 from collections.abc import Callable
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from envcheck import bundle
+from envcheck import bundle, catalog
 from envcheck.core import codec
 from envcheck.core.compiled import Compiled, Extension
+from envcheck.core.kernels import Kernel
 from envcheck.core.request import Collected, CompileRequest, Request
+from envcheck.guest import compiling
 
 Run = Callable[..., Collected]
 
@@ -69,13 +72,12 @@ def run(environment: Path, tmp_path: Path) -> Run:
 
     def guest(*, variables: dict[str, str] | None = None, **fields: object) -> Collected:
         asked = {"target": "sm_120", "root": str(tmp_path), "cache": str(tmp_path / "cache")}
-        control = tmp_path / "control"
-        control.mkdir()
+        control = Path(tempfile.mkdtemp(dir=tmp_path))
         request = Request(compile=CompileRequest(**{**asked, **fields}))
         (control / "request.json").write_text(codec.dumps(request))
         python = str(environment / "venv" / "bin" / "python")
         done = subprocess.run(
-            [python, "-E", "-S", "-B", str(bundle.stage(tmp_path / "bundle")), str(control)],
+            [python, "-E", "-S", "-B", str(bundle.stage(control / "bundle")), str(control)],
             capture_output=True,
             check=False,
             cwd=tmp_path,
@@ -187,3 +189,54 @@ def test_an_environment_that_breaks_its_interpreter_costs_what_was_compiled_alon
     assert collected.compiled.message.startswith(message)
     assert collected.compiled.extensions == ()
     assert collected.environment.implementation == "cpython"
+
+
+def triton_kernel() -> Kernel:
+    return catalog.load(catalog.shipped() / "vector_add")
+
+
+def test_no_triton_and_one_that_cannot_be_imported_are_told_apart(
+    run: Run, environment: Path
+) -> None:
+    asked = {"kernels": (triton_kernel(),), "root": str(catalog.shipped())}
+    assert run(**asked).compiled.triton is None
+    (site,) = (environment / "venv" / "lib").glob("python*/site-packages")
+    broken = site / "triton.py"
+    broken.write_text("import gone")
+    try:
+        compiled = run(**asked).compiled
+    finally:
+        broken.unlink()
+    assert compiled.outcome.ok
+    assert (compiled.triton.triton, compiled.triton.outcome.status) == (None, "raised")
+    assert compiled.triton.message == "ModuleNotFoundError: No module named 'gone'"
+    assert compiled.cuda is None
+
+
+HANGS_BEFORE_TRITON = """
+import sys, time
+class Finder:
+    def find_spec(name, *_):
+        if name == "triton":
+            time.sleep(600)
+sys.meta_path.insert(0, Finder)
+"""
+
+
+def test_what_was_done_stays_when_the_rest_never_ends(tmp_path, monkeypatch) -> None:
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "sitecustomize.py").write_text(HANGS_BEFORE_TRITON)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
+    monkeypatch.setattr(compiling, "_patience", lambda _: 3)
+    asked = CompileRequest(
+        target="sm_120",
+        root=str(catalog.shipped()),
+        cache=str(tmp_path / "cache"),
+        kernels=(triton_kernel(),),
+        imports=("json",),
+    )
+    (tmp_path / "request.json").write_text(codec.dumps(Request(compile=asked)))
+    compiled = compiling.compile_all(str(tmp_path), asked)
+    assert (compiled.outcome.status, compiled.message) == ("timed-out", "not done after 3 s")
+    assert [(e.name, e.imported.status) for e in compiled.extensions] == [("json", "ok")]
+    assert compiled.triton is None
