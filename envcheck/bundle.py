@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 _PARTS = ("__init__.py", "errors.py", "core", "guest")
+
+
+def digest() -> str:
+    """Return a digest of everything that the guest is made of, as hexadecimal SHA-256."""
+    package = Path(__file__).parent
+    total = hashlib.sha256()
+    for name in _PARTS:
+        part = package / name
+        for path in sorted(part.glob("*.py")) if part.is_dir() else (part,):
+            total.update(f"{name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
+    return total.hexdigest()
 
 
 def stage(folder: Path) -> Path:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from envcheck import __version__
+from envcheck import __version__, options
 from envcheck.errors import UsageError
-
-if TYPE_CHECKING:
-    from envcheck.core.cuda import Version
-    from envcheck.core.model import Assurance, Target
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
 verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
@@ -40,63 +37,17 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, remedy=f"{self.prog} --help")
 
 
-def _target(text: str) -> Target:
-    from envcheck import targets
-
-    return targets.resolve(text)
-
-
-def _driver(text: str) -> Version:
-    from envcheck.core import cuda
-
-    try:
-        return cuda.parse_version(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _assurance(text: str) -> Assurance:
-    from envcheck.core.model import Assurance
-
-    try:
-        return Assurance(text)
-    except ValueError:
-        known = ", ".join(each.value for each in Assurance)
-        message = f"unknown assurance {text!r}: one of {known}"
-        raise UsageError(message, remedy="--require compiled") from None
+def _options(fill: Callable[[argparse.ArgumentParser], object]) -> _Parser:
+    """Return a parser of options that several commands share."""
+    parser = _Parser(add_help=False, formatter_class=_formatter)
+    fill(parser)
+    return parser
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    common = _Parser(add_help=False, formatter_class=_formatter)
-    common.add_argument("-q", "--quiet", action="store_true", help="only the verdict, no progress")
-    common.add_argument("-v", "--verbose", action="store_true", help="every finding")
-    form = _Parser(add_help=False, formatter_class=_formatter)
-    form.add_argument(
-        "--format", choices=("text", "json"), default="text", help="json prints only JSON on stdout"
-    )
-    judged = _Parser(add_help=False, formatter_class=_formatter)
-    judged.add_argument(
-        "--arch",
-        action="append",
-        required=True,
-        type=_target,
-        metavar="NAME",
-        help="architecture, card or sm_NN to judge for; may be repeated",
-    )
-    judged.add_argument(
-        "--driver",
-        type=_driver,
-        metavar="VERSION",
-        help="NVIDIA driver to judge for, such as 580.65.06",
-    )
-    judged.add_argument(
-        "--require",
-        type=_assurance,
-        default="scanned",
-        metavar="ASSURANCE",
-        help="with less than scanned, compiled or executed it is inconclusive",
-    )
+    common, form, judged = map(_options, (options.common, options.form, options.judged))
+    kept, signed = map(_options, (options.kept, options.signed))
     parser = _Parser(
         prog="envcheck",
         formatter_class=_formatter,
@@ -118,19 +69,28 @@ def build_parser() -> argparse.ArgumentParser:
         return made
 
     command("targets", "List the known architectures and cards.", [form])
+    command(
+        "build",
+        "Build the environment of an architecture, compile for it inside, and judge it.",
+        [
+            common,
+            form,
+            _options(partial(options.judged, of_build=True)),
+            kept,
+            signed,
+            _options(options.built),
+        ],
+    )
     one = command(
         "scan",
         "Judge files, directories, wheels and archives by their bytes; nothing is run or imported.",
-        [common, form, judged],
+        [common, form, judged, kept],
     )
     one.add_argument("paths", nargs="+", metavar="PATH")
-    one.add_argument(
-        "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"
-    )
     one = command(
         "check",
         "Judge the environment of a Python interpreter; nothing in it is imported.",
-        [common, form, judged],
+        [common, form, judged, kept, signed],
     )
     where = one.add_mutually_exclusive_group()
     where.add_argument(
@@ -138,17 +98,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     where.add_argument(
         "--image", metavar="REF", help="container image to look at, with its own Python"
-    )
-    one.add_argument(
-        "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"
-    )
-    one.add_argument("--sign", type=Path, metavar="KEY", help="sign the manifest with this key")
-    one.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="where the manifest goes; a folder with several --arch",
     )
     one = command(
         "judge",
@@ -174,7 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
         "verify",
         "Verify a manifest offline and print what was signed. Exit code 0 says "
         "that it is authentic, not that it says compatible.",
-        [common, form],
+        [common, form, kept],
     )
     one.add_argument("manifest", type=Path, metavar="MANIFEST")
     one.add_argument(
@@ -185,12 +134,6 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY.pub",
         help="public key that may have signed; may be repeated",
     )
-    one.add_argument(
-        "--save-inventory",
-        type=Path,
-        metavar="FILE",
-        help="write the signed facts, for `envcheck judge`",
-    )
     one = command("explain", "Say what a check claims, how it looks, and what to do.", [])
     one.add_argument("check", nargs="?", metavar="CHECK-ID", help="without it: list all checks")
     return parser
@@ -198,7 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; raises EnvcheckError for everything that is no verdict."""
-    options = build_parser().parse_args(argv)
+    given = build_parser().parse_args(argv)
     from envcheck.commands import command
 
-    return command(options.command)(options)
+    return command(given.command)(given)

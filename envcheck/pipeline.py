@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from envcheck import sources
 from envcheck.core.device_file import DeviceFile
-from envcheck.core.model import Image, Inventory
+from envcheck.core.model import Inventory
 from envcheck.guest.reading import read_place
 from envcheck.inflate import inflate
 from envcheck.sources import Progress
-
-if TYPE_CHECKING:
-    from envcheck.engine.protocol import ImageFacts
 
 
 def scan(paths: list[str], progress: Progress) -> Inventory:
@@ -75,6 +71,7 @@ def collect_image(reference: str, note: Callable[[str], None]) -> Inventory:
     """
     from contextlib import closing
 
+    from envcheck.building import image
     from envcheck.core import codec
     from envcheck.core.request import Collected, Request
     from envcheck.engine import docker
@@ -85,19 +82,5 @@ def collect_image(reference: str, note: Callable[[str], None]) -> Inventory:
         note(f"reading {reference}")
         answer = engine.run_guest(reference, Request(read=True), limits=Limits())
     collected = codec.loads(Collected, answer.document, name=f"inventory of {reference}")
-    image = _image(reference, facts)
-    environment = replace(collected.environment, image=image)
+    environment = replace(collected.environment, image=image(reference, facts))
     return Inventory(source="environment", files=collected.files, environment=environment)
-
-
-_TELLING = ("PYTORCH_VERSION", "TORCH_VERSION")
-
-
-def _image(reference: str, facts: ImageFacts) -> Image:
-    return Image(
-        reference=reference,
-        id=facts.id,
-        digests=facts.digests,
-        labels=facts.labels,
-        variables={k: v for k, v in facts.variables.items() if k in _TELLING},
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envcheck.checks import (
     assembler_accepts_target,
+    build_is_reproducible,
     cuda_kernels_hold_target_code,
     device_code_runs_on_target,
     distribution_runs_on_target,
@@ -35,4 +36,5 @@ CHECKS: tuple[Check, ...] = (
     cuda_kernels_hold_target_code.CHECK,
     extensions_import.CHECK,
     image_labels_match_content.CHECK,
+    build_is_reproducible.CHECK,
 )

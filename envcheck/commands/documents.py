@@ -23,8 +23,9 @@ def save(options: argparse.Namespace, inventory: Inventory) -> None:
     """Write the facts where --save-inventory says, if it says so."""
     from envcheck import atomic
 
-    if options.save_inventory is not None:
-        atomic.write(options.save_inventory, codec.dumps(inventory).encode())
+    path: Path | None = options.save_inventory
+    if path is not None:
+        atomic.write(path, codec.dumps(inventory).encode())
 
 
 def read_document(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envcheck.core.device_file import DeviceFile
 
@@ -171,3 +171,5 @@ class Compiled:
     """None where CUDA C++ kernels were not asked for."""
     assemblers: tuple[AssemblerProbe, ...] = ()
     extensions: tuple[Extension, ...] = ()
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    """Each kernel that was asked for, with the digest of its folder."""

@@ -168,6 +168,18 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilt:
+    """What a second build from the same recipe, without a cache, gave."""
+
+    first: str
+    """Content digest of the first build; the environment's own is that of the second."""
+    differing: int
+    """How many paths differ."""
+    differences: tuple[str, ...] = ()
+    """The first of them: `path: what differs`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """Facts about files or about one environment; nothing here is judged."""
 
@@ -180,6 +192,8 @@ class Inventory:
     environment: Environment | None = None
     compiled: Compiled | None = None
     """None where nothing was compiled."""
+    rebuilt: Rebuilt | None = None
+    """None where it was not built twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,122 @@
+"""`envcheck build`: build an environment for an architecture, verify it inside, leave a manifest."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envcheck.commands.documents import save
+from envcheck.commands.judging import answer
+from envcheck.commands.sealing import load_key, now, seal
+from envcheck.core.model import Report, Target
+from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.building import Made
+    from envcheck.config import Config
+    from envcheck.output.building import Shown
+    from envcheck.sign import SigningKey
+
+
+def build(options: argparse.Namespace) -> int:
+    """Build and verify for each architecture; the exit code is that of the worst."""
+    settings = _settings(options)
+    options.arch = list({t.name: t for t in _targets(options, settings)}.values())
+    key = load_key(options)
+    from envcheck.output import building as output
+
+    with output.build(quiet=options.quiet) as shown, tempfile.TemporaryDirectory() as work:
+        reports = [_one(options, settings, t, key, shown, Path(work)) for t in options.arch]
+    return answer(options, reports)
+
+
+def _settings(options: argparse.Namespace) -> Config:
+    """Read the configuration, and put what the command line says over it."""
+    from envcheck import config
+
+    settings = config.load(options.config, Path())
+    if settings.passed_over is not None and not options.quiet:
+        text = f"{settings.passed_over}: [tool.envcheck] is passed over for {settings.file}"
+        print(f"envcheck: {text}", file=sys.stderr)
+    given = {
+        name: value
+        for name in ("base", "lock", "builder_lock", "pip_config", "ca_file", "network")
+        if (value := getattr(options, name)) is not None
+    }
+    if "lock" in given:
+        given["requirements"] = None
+    return replace(settings, **given)
+
+
+def _targets(options: argparse.Namespace, settings: Config) -> list[Target]:
+    """Return what to build for; raises UsageError when nobody says it."""
+    from envcheck import targets
+
+    if options.arch:
+        found: list[Target] = options.arch
+        return found
+    if not settings.architectures:
+        message = "nothing says for which architecture to build"
+        raise UsageError(message, remedy='--arch blackwell, or architectures = ["blackwell"]')
+    return [targets.resolve(name) for name in settings.architectures]
+
+
+def _one(
+    options: argparse.Namespace,
+    settings: Config,
+    target: Target,
+    key: SigningKey | None,
+    shown: Shown,
+    work: Path,
+) -> Report:
+    """Build for one target, judge what came of it, and write what is asked for."""
+    from envcheck import building, remembered
+    from envcheck.engine import choice
+    from envcheck.judge import judge
+    from envcheck.plan import plan
+
+    started, start = now(), time.monotonic()
+    (work / target.name).mkdir()
+    planned = plan(target, settings, work / target.name)
+    planned = replace(planned, recipe=replace(planned.recipe, no_cache=options.no_cache))
+    name = planned.recipe.target
+    folder: Path = options.directory / name
+    log: Path = options.log or remembered.cache_folder() / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    engine = choice.choose(
+        options.engine,
+        builder=options.builder,
+        folder=folder,
+        python=options.python,
+        note=shown.note,
+    )
+    watch = building.Watch(step=shown.step, phase=lambda text: shown.phase(f"{name}: {text}"))
+    with closing(engine):
+        made = building.build(
+            engine, planned, log=log, watch=watch, twice=options.check_reproducible
+        )
+    require = options.require or settings.require
+    report = judge(target, made.inventory, options.driver, require=require)
+    _tell(shown, name, made, time.monotonic() - start)
+    save(options, made.inventory)
+    if key is not None:
+        seal(options, made.inventory, report, key, started)
+    return report
+
+
+def _tell(shown: Shown, name: str, made: Made, seconds: float) -> None:
+    """Say what there is now, how long it took, and where its log lies."""
+    from envcheck.output.building import spent
+
+    environment = made.inventory.environment
+    content = environment.content if environment is not None else None
+    parts = "its facts are known from before" if made.known else spent(made.seconds)
+    size = f"{made.size / 1e9:.2f} GB"
+    shown.note(f"{name}: {made.reference} ({size}) in {seconds:.1f} s: {parts}")
+    shown.note(f"{name}: content {content}; log: {made.log}")

@@ -1,0 +1,132 @@
+"""Options that commands share, and what their words mean."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envcheck.errors import UsageError
+
+if TYPE_CHECKING:
+    from envcheck.core.cuda import Version
+    from envcheck.core.model import Assurance, Target
+
+
+def _target(text: str) -> Target:
+    from envcheck import targets
+
+    return targets.resolve(text)
+
+
+def _driver(text: str) -> Version:
+    from envcheck.core import cuda
+
+    try:
+        return cuda.parse_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _assurance(text: str) -> Assurance:
+    from envcheck.core.model import Assurance
+
+    try:
+        return Assurance(text)
+    except ValueError:
+        known = ", ".join(each.value for each in Assurance)
+        message = f"unknown assurance {text!r}: one of {known}"
+        raise UsageError(message, remedy="--require compiled") from None
+
+
+def common(add: argparse.ArgumentParser) -> None:
+    """Add what every command knows."""
+    add.add_argument("-q", "--quiet", action="store_true", help="only the verdict, no progress")
+    add.add_argument("-v", "--verbose", action="store_true", help="every finding")
+
+
+def form(add: argparse.ArgumentParser) -> None:
+    """Add the form of the answer."""
+    add.add_argument(
+        "--format", choices=("text", "json"), default="text", help="json prints only JSON on stdout"
+    )
+
+
+def judged(add: argparse.ArgumentParser, *, of_build: bool = False) -> None:
+    """Add what is judged for."""
+    add.add_argument(
+        "--arch",
+        action="append",
+        required=not of_build,
+        type=_target,
+        metavar="NAME",
+        help="architecture, card or sm_NN to judge for; may be repeated",
+    )
+    add.add_argument(
+        "--driver",
+        type=_driver,
+        metavar="VERSION",
+        help="NVIDIA driver to judge for, such as 580.65.06",
+    )
+    add.add_argument(
+        "--require",
+        type=_assurance,
+        default=None if of_build else "scanned",
+        metavar="ASSURANCE",
+        help="with less than this (scanned, compiled or executed) it is inconclusive",
+    )
+
+
+def kept(add: argparse.ArgumentParser) -> None:
+    """Add where the facts are kept."""
+    add.add_argument(
+        "--save-inventory", type=Path, metavar="FILE", help="write the facts, for `envcheck judge`"
+    )
+
+
+def signed(add: argparse.ArgumentParser) -> None:
+    """Add the manifest."""
+    add.add_argument("--sign", type=Path, metavar="KEY", help="sign the manifest with this key")
+    add.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where the manifest goes; a folder with several --arch",
+    )
+
+
+def built(add: argparse.ArgumentParser) -> None:
+    """Add what `build` alone knows; the same in envcheck.toml stands below the command line."""
+    add.add_argument(
+        "--engine",
+        choices=("auto", "docker", "venv"),
+        default="auto",
+        help="auto: Docker if it answers, else a venv",
+    )
+    for name, metavar, text in (
+        ("--config", "FILE", "settings (default: envcheck.toml, or pyproject.toml, here)"),
+        ("--lock", "FILE", "requirements with hashes, instead of the architecture's own"),
+        ("--builder-lock", "FILE", "the same for nvcc and build tools"),
+        ("--pip-config", "FILE", "pip.conf with index and credentials; it stays in no layer"),
+        ("--ca-file", "FILE", "certificates that the network needs; they stay in no layer"),
+        ("--log", "FILE", "where the build's full log goes"),
+    ):
+        add.add_argument(name, type=Path, metavar=metavar, help=text)
+    add.add_argument("--base", metavar="IMAGE", help="base image, NAME:TAG@sha256:...")
+    add.add_argument("--builder", metavar="NAME", help="builder of docker buildx")
+    add.add_argument("--network", choices=("default", "host", "none"), help="of the build's steps")
+    add.add_argument("--python", metavar="PATH", help="interpreter that a venv is made with")
+    add.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(".envcheck"),
+        metavar="FOLDER",
+        help="where venvs are built (default: .envcheck)",
+    )
+    add.add_argument("--no-cache", action="store_true", help="build and look anew")
+    add.add_argument(
+        "--check-reproducible",
+        action="store_true",
+        help="build twice, and list the files that differ",
+    )
