@@ -175,6 +175,10 @@ def _build(kernel: Kernel, root: str, folder: str) -> None:
         )
     except RuntimeError as error:
         raise BuildFailed(_cause(str(error))) from None
+    except OSError as error:
+        # Newer torch says only which library could not be loaded.
+        message = str(error.__cause__ or error).replace(os.path.join(folder, ""), "")
+        raise BuildFailed(message) from None
 
 
 def _cause(text: str) -> str:
@@ -209,10 +213,12 @@ def _unfit(kernel: Kernel, request: CompileRequest) -> CudaKernel:
 def _kernel(
     kernel: Kernel, request: CompileRequest, outcome: Outcome, built: DeviceFile | None
 ) -> CudaKernel:
+    # What the compilers said starts lines of its own.
+    said = (outcome.error or "").removeprefix(f"{BuildFailed.__name__}: ") or None
     return CudaKernel(
         kernel=kernel.name,
         asked=arch_list(request),
         outcome=outcome,
-        message=words.reason(outcome).removeprefix(f"{BuildFailed.__name__}: "),
+        message=words.reason(replace(outcome, error=said)),
         file=built,
     )
