@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from envcheck.core.request import Request
 from envcheck.engine import content_digest, local, venv_build
 from envcheck.engine import recipe as recipes
 from envcheck.engine.content_digest import Content, Read
-from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress, Step
+from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress
 from envcheck.engine.recipe import Recipe
 from envcheck.engine.venv_build import VenvBuild
 from envcheck.engine.venv_folder import VenvFolder
@@ -72,30 +73,50 @@ class Venv:
         """
         start = time.monotonic()
         python, version = local.base_interpreter(self._python)
-        base = f"{python} {version}"
         folder = self._folder
         builder = venv_build.has_builder(recipe)
         with tempfile.TemporaryDirectory(prefix="envcheck-") as staged, folder.claimed():
-            context = Path(staged)
-            recipes.stage_context(recipe, context)
-            digest = recipes.digest(recipe, context, base)
-            if folder.is_of(digest, builder=builder) and not recipe.no_cache:
-                steps: tuple[Step, ...] = (Step(id="reuse", name="environment", state="cached"),)
-                progress(steps[0])
-            else:
-                folder.clear()
-                build = VenvBuild(folder, recipe, context=context, log=log, progress=progress)
-                try:
-                    build.run(python, base)
-                    folder.record(digest)
-                except BaseException:
-                    folder.clear()
-                    raise
-                steps = build.steps
+            recipes.stage_context(recipe, Path(staged))
+            build = VenvBuild(
+                folder,
+                recipe,
+                python=python,
+                base=f"{python} {version}",
+                context=Path(staged),
+                log=log,
+                progress=progress,
+            )
+            self._bring_about(build, recipe, builder=builder)
         wanted = folder.builder if stage == "builder" and builder else folder.environment
-        seconds = time.monotonic() - start
-        # Its digest holds paths: it repeats in the same folder, which no image is bound to.
-        return Built(reference=str(wanted), seconds=seconds, steps=steps, log=log, repeatable=False)
+        return Built(
+            reference=str(wanted),
+            seconds=time.monotonic() - start,
+            steps=build.steps,
+            log=log,
+            # Its content holds paths: it repeats in the same folder, which an image's does not ask.
+            repeatable=False,
+        )
+
+    def _bring_about(self, build: VenvBuild, recipe: Recipe, *, builder: bool) -> None:
+        """Do what of a build is not done yet; when it fails, nothing of it stays."""
+        folder = self._folder
+        # The kernels are only written down in it, by the last step.
+        digest = recipes.digest(replace(recipe, kernels=""), build.context, build.base)
+        kernels = None if recipe.no_cache else folder.made_of(digest, builder=builder)
+        if kernels == recipe.kernels:
+            build.reuse()
+            return
+        try:
+            if kernels is None:
+                folder.clear()
+                build.run()
+            else:
+                folder.forget()
+                build.finish()
+            folder.record(digest, recipe.kernels)
+        except BaseException:
+            folder.clear()
+            raise
 
     def inspect(self, reference: str, *, progress: Progress | None = None) -> ImageFacts:  # noqa: ARG002 - nothing is fetched
         """Describe a venv; raises FileUnavailable where there is none."""

@@ -6,7 +6,8 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -26,18 +27,33 @@ _WHERE = (
     *("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX", "TRUSTED_HOST"),
     *("CONFIG_FILE", "KEYRING_PROVIDER"),
 )
-_NOT_OURS = re.compile(r"PIP_|PYTHON|ENVCHECK_|CUDA_|TORCH_|VIRTUAL_ENV$|CUDACXX$|LD_PRELOAD$")
+_NOT_OURS = re.compile(
+    r"PIP_|PYTHON|ENVCHECK_|CUDA_|TORCH_|TRITON_|VIRTUAL_ENV$|CUDACXX$|LD_PRELOAD$"
+)
 
 
 class VenvBuild:
-    """One build into a folder that is claimed and empty."""
+    """One build into a folder that is claimed.
+
+    `python` is the interpreter to make the venv with, `base` what is written down of it.
+    """
 
     def __init__(
-        self, folder: VenvFolder, recipe: Recipe, *, context: Path, log: Path, progress: Progress
+        self,
+        folder: VenvFolder,
+        recipe: Recipe,
+        *,
+        python: str,
+        base: str,
+        context: Path,
+        log: Path,
+        progress: Progress,
     ) -> None:
+        self.base = base
+        self.context = context
         self._folder = folder
         self._recipe = recipe
-        self._context = context
+        self._python = python
         self._log = log
         self._progress = progress
         self._steps: dict[str, Step] = {}
@@ -48,47 +64,65 @@ class VenvBuild:
         """Every step once, in the order in which they began."""
         return tuple(replace(step, line="") for step in self._steps.values())
 
-    def run(self, python: str, base: str) -> None:
-        """Build everything with the interpreter `python`, which `base` describes.
+    def run(self) -> None:
+        """Build everything; raises FileUnavailable and EnvcheckError with the cause."""
+        with self._logged() as handle:
+            self._environment(handle)
+            self._builder(handle)
+            self._finish(handle)
 
-        Raises FileUnavailable and EnvcheckError with the cause.
-        """
+    def finish(self) -> None:
+        """Only write down anew what it is for; raises as `run` does."""
+        with self._logged() as handle:
+            self._tell("environment", "cached")
+            self._finish(handle)
+
+    def reuse(self) -> None:
+        """Tell that everything is here."""
+        self._tell("environment", "cached")
+
+    @contextmanager
+    def _logged(self) -> Iterator[IO[str]]:
         with child.open_log(self._log) as handle:
             try:
-                self._build(handle, python, base)
+                self._folder.remove(self._folder.temporary)
+                self._folder.temporary.mkdir()
+                yield handle
+                self._folder.remove(self._folder.temporary)
             except OSError as error:
                 raise faults.explain([str(error)], faults.VENV, str(self._log)) from None
 
-    def _build(self, handle: IO[str], python: str, base: str) -> None:
-        folder, context = self._folder, self._context
-        folder.temporary.mkdir()
-        places = {"ENVCHECK_LOCK": str(context / "lock.txt")}
-        self._step(handle, "environment", python, "environment", places)
-        if has_builder(self._recipe):
-            # The image's stage has the lock beside the sources.
-            sources = context / "extensions"
-            sources.mkdir(exist_ok=True)
-            (context / "builder.txt").rename(sources / "builder.txt")
-            self._tell("toolchain", "running")
-            venv_folder.clone(folder.environment, folder.builder)
-            places = {"ENVCHECK_ENVIRONMENT": str(folder.builder)}
-            places["ENVCHECK_SOURCES"] = str(sources)
-            inside = str(folder.builder / "bin" / "python")
-            self._step(handle, "toolchain", inside, "toolchain", places)
-            places |= builder_variables(folder, self._recipe.torch_cuda_arch_list)
-            self._step(handle, "extensions", inside, "extensions", places)
-        else:
+    def _environment(self, handle: IO[str]) -> None:
+        places = {"ENVCHECK_LOCK": str(self.context / "lock.txt")}
+        self._step(handle, "environment", self._python, places)
+
+    def _builder(self, handle: IO[str]) -> None:
+        folder = self._folder
+        if not has_builder(self._recipe):
             folder.toolchain.mkdir()
             (folder.toolchain / "extensions.json").write_text("[]\n", encoding="ascii")
-        inside = str(folder.environment / "bin" / "python")
-        arguments = recipes.arguments(self._recipe, base)
-        self._step(handle, "finish", inside, "final", arguments)
-        folder.remove(folder.temporary)
+            return
+        # The image's stage has the lock beside the sources.
+        sources = self.context / "extensions"
+        sources.mkdir(exist_ok=True)
+        (self.context / "builder.txt").rename(sources / "builder.txt")
+        self._tell("toolchain", "running")
+        venv_folder.clone(folder.environment, folder.builder)
+        places = {"ENVCHECK_ENVIRONMENT": str(folder.builder)}
+        places["ENVCHECK_SOURCES"] = str(sources)
+        inside = str(folder.builder / "bin" / "python")
+        self._step(handle, "toolchain", inside, places)
+        places |= builder_variables(folder, self._recipe.torch_cuda_arch_list)
+        self._step(handle, "extensions", inside, places)
 
-    def _step(
-        self, handle: IO[str], name: str, python: str, script: str, more: Mapping[str, str]
-    ) -> None:
+    def _finish(self, handle: IO[str]) -> None:
+        inside = str(self._folder.environment / "bin" / "python")
+        self._step(handle, "final", inside, recipes.arguments(self._recipe, self.base))
+
+    def _step(self, handle: IO[str], name: str, python: str, more: Mapping[str, str]) -> None:
         """Run one script of `images/steps`; raises FileUnavailable and EnvcheckError."""
+        # What an earlier step said is not why this one fails.
+        self._tail.clear()
         # The extensions tell of themselves, each as a step.
         if name != "extensions":
             self._tell(name, "running")
@@ -100,10 +134,10 @@ class VenvBuild:
             self._tail.append(text)
             self._hear(name, text)
 
-        command = [python, "-I", "-B", str(self._context / "steps" / f"{script}.py")]
+        command = [python, "-I", "-B", str(self.context / "steps" / f"{name}.py")]
         code = child.stream(command, {**self._variables(), **more}, read)
         if code:
-            for step in self._steps.values():
+            for step in self.steps:
                 if step.state == "running":
                     self._tell(step.id, "failed", seconds=time.monotonic() - start)
             if code < 0:

@@ -63,25 +63,31 @@ class VenvFolder:
                 raise FileUnavailable(message, remedy="wait for it, or name another") from None
             yield
 
-    def is_of(self, recipe: str, *, builder: bool) -> bool:
-        """Say whether a whole environment of this recipe digest is here."""
+    def made_of(self, recipe: str, *, builder: bool) -> str | None:
+        """Return the kernels that a whole environment of this recipe digest names, or None."""
         try:
             record = json.loads(self._record.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return False
+            is_of, kernels = record["recipe"] == recipe, str(record["kernels"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
         wanted = (self.environment, self.builder) if builder else (self.environment,)
         # An interpreter that was removed since leaves links to nothing.
         is_there = all((place / "bin" / "python").exists() for place in wanted)
-        return is_there and record == {"recipe": recipe}
+        return kernels if is_of and is_there else None
 
-    def record(self, recipe: str) -> None:
+    def record(self, recipe: str, kernels: str) -> None:
         """Write down that what is here is whole; raises FileUnavailable."""
-        atomic.write(self._record, json.dumps({"recipe": recipe}).encode() + b"\n")
+        record = json.dumps({"kernels": kernels, "recipe": recipe})
+        atomic.write(self._record, f"{record}\n".encode())
+
+    def forget(self) -> None:
+        """Take what is here for unfinished from now on; raises OSError."""
+        self._record.unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove all that was built, its record first; raises FileUnavailable."""
         try:
-            self._record.unlink(missing_ok=True)
+            self.forget()
             for name in _PARTS:
                 self.remove(self.path / name)
         except OSError as error:
