@@ -80,14 +80,20 @@ def load(folder: Path) -> Kernel:
 def stage(folders: Iterable[Path], target: Path) -> None:
     """Copy the folders of all kernels below these into one, which a guest can be given.
 
-    With their times, by which a second build sees that nothing has changed.
+    With their times, by which a second build sees that nothing has changed, and readable for
+    whatever user the guest is.
     """
     for folder in folders:
         for described in _kernel_files(folder):
-            for file, name in _files(described.parent):
-                copy = target / described.parent.name / name
+            source = described.parent
+            for file, name in _files(source):
+                copy = target / source.resolve().name / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(file, copy)
+                copy.chmod(0o644)
+    for inner in (target, *target.rglob("*")):
+        if inner.is_dir():
+            inner.chmod(0o755)
 
 
 def to_json(kernels: Iterable[Kernel]) -> list[Any]:

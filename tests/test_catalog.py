@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -195,6 +196,34 @@ def test_twins_and_empty_folders_are_refused(tmp_path):
     shutil.copytree(catalog.shipped() / "scan", own / "scan")
     with pytest.raises(DocumentInvalid, match="two kernels named scan"):
         catalog.load_all([catalog.shipped(), own])
+
+
+def test_what_is_staged_is_what_the_digest_covers(tmp_path):
+    own, target = tmp_path / "own", tmp_path / "staged"
+    own.mkdir()
+    path = folder(own, CUDA)
+    (path / "deep").mkdir(mode=0o700)
+    (path / "deep" / "more.h").write_text("")
+    (path / "kernel.cu").chmod(0o600)
+    os.utime(path / "kernel.cu", (1e9, 1e9))
+    (path / "__pycache__").mkdir()
+    (path / "__pycache__" / "kernel.pyc").write_bytes(b"junk")
+    (own / "unrelated").mkdir()
+    (own / "other").symlink_to(folder(tmp_path, GOOD, "linked"))
+    before = os.umask(0o077)
+    try:
+        catalog.stage([catalog.shipped(), own], target)
+    finally:
+        os.umask(before)
+    expected = catalog.load_all([catalog.shipped(), own])
+    assert {k.name: k for k in catalog.load_all([target])} == {k.name: k for k in expected}
+    assert {"linked", "some_kernel"} < {k.name for k in expected}
+    staged = target / "some_kernel"
+    files = {str(p.relative_to(staged)) for p in staged.rglob("*") if p.is_file()}
+    assert files == {"kernel.toml", "kernel.py", "kernel.cu", "deep/more.h"}
+    assert (staged / "kernel.cu").stat().st_mtime == 1e9
+    modes = {(p.is_dir(), p.stat().st_mode & 0o777) for p in (target, *target.rglob("*"))}
+    assert modes == {(True, 0o755), (False, 0o644)}
 
 
 def test_the_growth_of_errors_is_linear_and_then_as_the_root():

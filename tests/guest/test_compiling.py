@@ -33,9 +33,9 @@ MODULES = {
     "says_why": "import sys; sys.exit('no licence')",
     "ends_well": "import os; os._exit(0)",
     "traces": "import traceback, sys\ntry: 1 / 0\nexcept Exception: traceback.print_exc(); sys.exit(1)",
-    "crashes": "import ctypes; ctypes.string_at(0)",
+    "crashes": "import ctypes, tempfile; tempfile.mkstemp(); ctypes.string_at(0)",
     "crashes_late": "import atexit, ctypes; atexit.register(ctypes.string_at, 0)",
-    "hangs": "import time; time.sleep(600)",
+    "hangs": "import tempfile, time; tempfile.mkstemp('.ptx'); time.sleep(600)",
     "lacks": "import ctypes; ctypes.CDLL('libgone.so.9')",
     "reads": "assert input('well?') == 'yes'",
     "speaks": "print('error: of no account'); raise KeyError('k')",
@@ -81,7 +81,12 @@ def run(environment: Path, tmp_path: Path) -> Run:
             capture_output=True,
             check=False,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(environment / "path"), **(variables or {})},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(environment / "path"),
+                "TMPDIR": str(tmp_path / "tmp"),
+                **(variables or {}),
+            },
             text=True,
             timeout=120,
         )
@@ -149,8 +154,10 @@ def test_nothing_to_do_is_done_and_the_environment_is_told_as_ever(run: Run) -> 
 
 
 def test_no_temporary_file_stays(run: Run, tmp_path: Path) -> None:
-    imported(run(imports=("crashes", "hangs"), import_deadline=1))
-    assert list((tmp_path / "cache").iterdir()) == []
+    (tmp_path / "tmp").mkdir()
+    found = imported(run(imports=("crashes", "hangs"), import_deadline=1))
+    assert [e.imported.status for e in found.values()] == ["crashed", "timed-out"]
+    assert [*(tmp_path / "cache").iterdir(), *(tmp_path / "tmp").iterdir()] == []
 
 
 def test_a_relative_cache_is_one_below_the_folder_of_the_guest(run: Run, tmp_path: Path) -> None:

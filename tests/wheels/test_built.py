@@ -15,6 +15,8 @@ import pytest
 from building import SM89_SM120
 from running import environment
 
+from envcheck import catalog
+
 pytestmark = [pytest.mark.wheels, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +63,9 @@ def test_the_wheel_holds_what_the_program_reads(built: Path) -> None:
         (metadata,) = (n for n in names if n.endswith(".dist-info/METADATA"))
         headers = Parser().parsestr(archive.read(metadata).decode())
     assert targets == (ROOT / "images" / "targets.toml").read_bytes()
+    kernels = {f"envcheck/{p.relative_to(ROOT)}" for p in (ROOT / "kernels").rglob("*.*")}
+    assert len(kernels) > 20
+    assert kernels == {n for n in names if n.startswith("envcheck/kernels/")}
     schemas = {f"envcheck/schema/{p.name}" for p in (ROOT / "envcheck" / "schema").glob("*.json")}
     assert len(schemas) >= 3
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "envcheck").rglob("*.py")}
@@ -100,6 +105,16 @@ def test_every_command_works_away_from_the_checkout(installed: Path, tmp_path: P
     assert done.returncode == 11, done.stderr
     said = run(command, "verify", "manifest.json", "--key", "key.pub", cwd=tmp_path)
     assert "signed verdict: inconclusive" in said
+
+
+def test_its_kernels_are_those_of_the_checkout(installed: Path, tmp_path: Path) -> None:
+    tell = (
+        "from envcheck import catalog; where = catalog.shipped(); "
+        "print(where, *sorted(k.name + k.digest for k in catalog.load_all([where])))"
+    )
+    where, *kernels = run(installed / "python", "-c", tell, cwd=tmp_path).split()
+    assert ROOT not in Path(where).parents
+    assert kernels == sorted(k.name + k.digest for k in catalog.load_all([ROOT / "kernels"]))
 
 
 def test_its_own_environment_satisfies_its_requirements(installed: Path, tmp_path: Path) -> None:
