@@ -86,8 +86,8 @@ class Statement:
 def require_known(statement: Statement) -> None:
     """Check what types do not say; raises DocumentInvalid that names the field."""
     predicate, member = statement.predicate, statement.predicate.envcheck
-    if len(statement.subject) not in (1, 2):
-        message = f"manifest.subject: {len(statement.subject)} of them, not one or two"
+    if len(statement.subject) not in (1, 2, 3):
+        message = f"manifest.subject: {len(statement.subject)} of them, not one to three"
         raise DocumentInvalid(message)
     if not predicate.configuration or not member.report.findings:
         message = "manifest.predicate: without configuration or findings"

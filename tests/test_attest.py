@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from envcheck.core.model import (
     Domain,
     Environment,
     Finding,
+    Image,
     Inventory,
     Report,
     Status,
@@ -175,6 +177,19 @@ def test_what_was_attested_is_read_back() -> None:
     assert manifest.report == value
     assert manifest.inventory == INVENTORY
     assert (manifest.version, manifest.finished) == ("1.2.3", ORIGIN.finished)
+
+
+def test_a_built_image_has_three_names_and_is_read_back() -> None:
+    image = Image(reference="envcheck-ada:latest", id="sha256:" + "34" * 32, labels={})
+    environment = replace(INVENTORY.environment, image=image, content="sha256:" + "56" * 32)
+    inventory = replace(INVENTORY, environment=environment)
+    document = attest.attest(inventory, report("compatible", finding("x", "pass")), ORIGIN)
+    assert {s["name"]: s["digest"]["sha256"] for s in json.loads(document)["subject"]} == {
+        "environment": DIGEST,
+        "envcheck-ada:latest": "34" * 32,
+        "content": "56" * 32,
+    }
+    assert attest.read_statement(document).inventory == inventory
 
 
 WHOLE = statement(report("compatible", finding("p", "pass"), finding("w", "warn")))
