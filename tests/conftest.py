@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import parts
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -22,6 +23,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require",
+        action="append",
+        default=[],
+        metavar="PART",
+        help=f"run the tests of a part ({', '.join(parts.PARTS)}), and let none of them be skipped;"
+        " may be repeated, or name several with commas",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    parts.required(config)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
 """A real engine, a base image, and an index with a password: started here where none is.
 
-Run with `pytest -m docker`. ENVCHECK_REQUIRE=docker turns a missing engine from a skip into a
-failure. ENVCHECK_TEST_BASE names a Debian base with python3 and its venv module; without it
-one is pulled, or made by debootstrap.
+`pytest -m docker` runs these tests; `--require docker` also makes a failure of every skip,
+such as that without an engine. ENVCHECK_TEST_BASE names a Debian base with python3 and its
+venv module; without it one is pulled, or made by debootstrap. What the tests make is removed
+after them, and everything of an engine that was started for them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import hashlib
 import http.server
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from building import wheel
+from parts import required
+from real_engine import Images, Started, Unavailable
 
 from envcheck import targets
 from envcheck.engine import buildkit, docker, recipe
@@ -39,23 +41,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked = "docker" in (config.option.markexpr or "") or is_required()
+    asked = "docker" in (config.option.markexpr or "") or "docker" in required(config)
     for item in items:
         if _HERE in Path(item.path).parents:
             item.add_marker(pytest.mark.docker)
-            item.add_marker(pytest.mark.timeout(900))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(900))
             if not asked:
-                item.add_marker(pytest.mark.skip(reason="builds images: pytest -m docker"))
+                reason = "builds images: -m docker runs these alone, --require docker all"
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def is_required() -> bool:
-    return "docker" in os.environ.get("ENVCHECK_REQUIRE", "").split(",")
-
-
-def unavailable(reason: str) -> None:
-    if is_required():
-        pytest.fail(reason)
-    pytest.skip(reason)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport]:
+    """Turn a skip into a failure where these tests are required."""
+    report = yield
+    if report.skipped and "docker" in required(item.config):
+        report.outcome = "failed"
+        _, _, reason = report.longrepr
+        report.longrepr = f"--require docker: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -63,79 +68,31 @@ def engine() -> Iterator[docker.Docker]:
     """Connect to the engine that answers, or start one for these tests."""
     pytest.importorskip("docker.errors")
     with (
-        tempfile.TemporaryDirectory(prefix="envcheck-docker-", dir="/var/tmp") as folder,
-        Started(Path(folder)) as host,
+        tempfile.TemporaryDirectory(
+            prefix="envcheck-docker-", dir=os.environ.get("TMPDIR", "/var/tmp")
+        ) as folder,
         pytest.MonkeyPatch.context() as patch,
+        started(Path(folder)) as host,
     ):
         patch.setenv("DOCKER_HOST", host)
         found = docker.connect()
+        images = Images(found)
         try:
             yield found
         finally:
-            remove_images(found)
+            images.restore()
             found.close()
 
 
-class Started:
-    """A context with the address of an engine: the one there is, or one of our own."""
-
-    def __init__(self, folder: Path, *, always: bool = False) -> None:
-        self.folder = folder
-        self.always = always
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> str:
-        if not self.always:
-            try:
-                found = docker.connect()
-            except docker.FileUnavailable:
-                pass
-            else:
-                found.close()
-                return os.environ.get("DOCKER_HOST") or docker._context_host()
-        if shutil.which("dockerd") is None or os.geteuid() != 0:
-            unavailable("no engine answers, and there is no dockerd to start as root")
-        sock = self.folder / "docker.sock"
-        command = ["dockerd", "--data-root", str(self.folder / "data")]
-        command += ["--exec-root", str(self.folder / "exec"), "-H", f"unix://{sock}"]
-        command += ["--pidfile", str(self.folder / "pid")]
-        if self.always:
-            # It stands beside the other engine, whose network it would take down.
-            command = ["unshare", "--net", *command, "--bridge=none", "--iptables=false"]
-        log = (self.folder / "log").open("wb")
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        log.close()
-        for _ in range(300):
-            if self.process.poll() is not None:
-                break
-            with socket.socket(socket.AF_UNIX) as knocking:
-                if sock.exists() and knocking.connect_ex(str(sock)) == 0:
-                    return f"unix://{sock}"
-            time.sleep(0.1)
-        said = (self.folder / "log").read_text(errors="replace").splitlines()[-3:]
-        self.__exit__()
-        unavailable(f"dockerd does not start: {' '.join(said)}")
-        raise AssertionError
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-
-def remove_images(found: docker.Docker) -> None:
-    """Remove what the tests made, but for the base: making it takes the longest."""
-    for image in found._client.images.list():
-        for tag in image.tags:
-            if tag.startswith(PREFIX) and not tag.startswith(f"{PREFIX}-base"):
-                found._client.images.remove(tag, force=True)
-    found._client.images.prune({"dangling": True})
+@contextmanager
+def started(folder: Path) -> Iterator[str]:
+    """Give the address of an engine; skips where none can be had."""
+    with ExitStack() as stack:
+        try:
+            host = stack.enter_context(Started(folder))
+        except Unavailable as error:
+            pytest.skip(str(error))
+        yield host
 
 
 Make = Callable[..., str]
@@ -180,14 +137,14 @@ def plain_base(engine: docker.Docker) -> str:
     except docker.FileUnavailable:
         pass
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
-        unavailable("no base can be pulled, and there is no debootstrap to make one as root")
+        pytest.skip("no base can be pulled, and there is no debootstrap to make one as root")
     with tempfile.TemporaryDirectory(prefix="envcheck-base-", dir="/var/tmp") as folder:
         tree = f"{folder}/tree"
         packages = "--include=python3,python3-venv,ca-certificates"
         command = ["debootstrap", "--variant=minbase", packages, "bookworm", tree]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
         if done.returncode:
-            unavailable(f"debootstrap failed: {done.stdout.decode(errors='replace')[-300:]}")
+            pytest.skip(f"debootstrap failed: {done.stdout.decode(errors='replace')[-300:]}")
         subprocess.run(["tar", "-C", tree, "-cf", f"{folder}/tree.tar", "."], check=True)
         engine._client.api.import_image_from_file(
             f"{folder}/tree.tar", repository=f"{PREFIX}-base", tag="bookworm"

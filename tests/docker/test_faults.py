@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from real_engine import Started
 
 from envcheck.core import codec
 from envcheck.core.request import Collected, Request
@@ -370,8 +371,6 @@ def test_a_full_disk(
     engine: Docker, tiny: Recipe, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second engine on a small file system; the build fills what the base left free."""
-    from conftest import Started
-
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("needs root and dockerd")
     # Loading an image takes its size twice for a while.
