@@ -127,7 +127,10 @@ def _toolchain() -> _Toolchain:
     tools = _Toolchain(torch=torch.__version__)
     if torch.version.cuda is None:
         return replace(tools, missing=f"torch {tools.torch} is built without CUDA")
-    builder = importlib.import_module("torch.utils.cpp_extension")
+    try:
+        builder = importlib.import_module("torch.utils.cpp_extension")
+    except ImportError as error:  # it needs setuptools, which nothing at run time needs
+        return replace(tools, missing=f"no torch.utils.cpp_extension: {error}")
     if not builder.CUDA_HOME:
         return replace(tools, missing="no nvcc: neither CUDA_HOME nor the PATH leads to it")
     nvcc = os.path.join(builder.CUDA_HOME, "bin", "nvcc")
@@ -136,7 +139,7 @@ def _toolchain() -> _Toolchain:
     said = trial.run(trial.program([nvcc, "--version"]), deadline=_ASK_SECONDS).outcome
     match = _RELEASE.search("\n".join(said.stdout))
     tools = replace(tools, nvcc=match[1] if match is not None else "unknown")
-    for program in (os.environ.get("CXX") or "c++", "ninja"):
+    for program in (os.environ.get("CXX", "").strip() or "c++", "ninja"):
         if shutil.which(program.split()[0]) is None:
             return replace(tools, missing=f"no {program} on the PATH")
     return tools

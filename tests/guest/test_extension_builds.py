@@ -265,6 +265,13 @@ def test_a_torch_without_cuda_builds_nothing(built, monkeypatch):
     assert result.message == "torch 2.99.0+cu130 is built without CUDA"
 
 
+def test_a_builder_that_cannot_be_imported_is_a_missing_part(built, tmp_path):
+    write(tmp_path / "site" / "torch" / "utils" / "cpp_extension.py", "import setuptools_gone")
+    result = built("good")
+    assert (result.torch, result.outcome.status) == ("2.99.0+cu130", "not-applicable")
+    assert result.message == ("no torch.utils.cpp_extension: No module named 'setuptools_gone'")
+
+
 @pytest.mark.parametrize(
     ("source", "status", "message"),
     [
