@@ -175,6 +175,9 @@ def _mistakes_of_configs(kernel: Kernel) -> Iterator[tuple[str, str]]:
     for number, config in enumerate(kernel.configs):
         path = f"configs[{number}]"
         yield from ((f"{path}.{key}", reason) for key, reason in _mistakes_of_config(config))
+        for name in kernel.problem:
+            if name not in config.constants:
+                yield f"{path}.constants", f"lacks {name}, which `problem` names"
         for name in config.dtypes:
             if name not in kernel.dtypes:
                 yield f"{path}.dtypes", f"{name!r} is none of {', '.join(kernel.dtypes)}"

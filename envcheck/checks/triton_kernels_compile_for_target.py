@@ -79,10 +79,12 @@ def _judge(question: Question, name: str, made: list[Compilation]) -> Finding:
 def _is_passed_over(failed: Compilation, made: list[Compilation]) -> bool:
     """Say whether an autotuner would pass over a failure and find another configuration."""
     raised = (failed.outcome.error or "").partition(":")[0].rpartition(".")[2]
-    others = [
-        c for c in made if (c.function, c.dtype) == (failed.function, failed.dtype) and c.outcome.ok
-    ]
-    return failed.outcome.status == "raised" and raised in _PRUNED and bool(others)
+    others = any(
+        c.outcome.ok
+        and (c.function, c.dtype, c.problem) == (failed.function, failed.dtype, failed.problem)
+        for c in made
+    )
+    return failed.outcome.status == "raised" and raised in _PRUNED and others
 
 
 def _label(one: Compilation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.compiled import Compilation
@@ -22,8 +21,12 @@ def _run(question: Question) -> Iterator[Finding]:
     whole = [c for c in made if c.code is not None]
     if not whole:
         yield CHECK.skip("kernels", "no Triton kernel was compiled")
-    for (kernel, dtype), group in groupby(whole, lambda c: (c.kernel, c.dtype)):
-        yield _judge(f"{kernel} {dtype}", list(group), limit)
+    # What a problem sets (a head's size) cannot be exchanged for what fits better.
+    groups: dict[tuple[str, ...], list[Compilation]] = {}
+    for each in whole:
+        groups.setdefault((each.kernel, each.dtype, each.problem), []).append(each)
+    for names, group in groups.items():
+        yield _judge(" ".join(filter(None, names)), group, limit)
 
 
 def _judge(subject: str, made: list[Compilation], limit: int) -> Finding:

@@ -61,6 +61,9 @@ class Compilation:
     dtype: str
     config: str
     """`BLOCK_M=128 BLOCK_N=256 num_warps=8 num_stages=4`."""
+    problem: str = ""
+    """The part of `config` that the problem sets; another configuration with the same may stand
+    in for this one."""
     outcome: Outcome
     message: str = ""
     """The first line that says why it failed; empty when it did not."""

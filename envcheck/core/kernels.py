@@ -123,10 +123,16 @@ class Kernel:
     """Empty for `cuda`, whose block sizes are compiled in."""
     shapes: tuple[Mapping[str, int], ...]
     """Problem sizes to run, by the names of the kernel's dimensions; most divide by nothing."""
+    problem: tuple[str, ...] = ()
+    """Constants that the problem sets, such as a head's size: no autotuner may choose another."""
     sources: tuple[str, ...] = ()
     """What to compile, for `cuda`."""
     digest: str
     """`sha256:` + digest over the folder's files: their names and bytes."""
+
+    def problem_of(self, config: Config) -> str:
+        """Return what of a configuration is the problem's: `HEAD=128 CAUSAL=0`."""
+        return " ".join(f"{name}={config.constants[name]}" for name in self.problem)
 
     def pairs(self) -> tuple[tuple[str, Config], ...]:
         """Return each dtype with each configuration that is for it."""

@@ -49,6 +49,7 @@ class _Piece:
     kernel: str
     dtype: str
     config: Config
+    problem: str
     entry: Mapping[str, Any]
     """As `compilations` of the kernel returned it."""
 
@@ -58,6 +59,7 @@ class _Piece:
             function=self.entry["fn"].__name__,
             dtype=self.dtype,
             config=self.config.label,
+            problem=self.problem,
             outcome=outcome,
             **more,
         )
@@ -160,7 +162,13 @@ def _pieces(kernel: Kernel, root: str) -> list[_Piece]:
     """Return what there is to compile of a kernel."""
     compilations = load(kernel.name, root).compilations
     pieces = [
-        _Piece(kernel=kernel.name, dtype=dtype, config=config, entry=entry)
+        _Piece(
+            kernel=kernel.name,
+            dtype=dtype,
+            config=config,
+            problem=kernel.problem_of(config),
+            entry=entry,
+        )
         for dtype, config in kernel.pairs()
         for entry in compilations(dtype, config.values)
     ]

@@ -62,6 +62,7 @@ def compilation(
     outcome: Outcome = OK,
     message: str = "",
     static: int = 0,
+    problem: str = "",
 ) -> Compilation:
     code = MachineCode(
         target="sm_120a",
@@ -78,6 +79,7 @@ def compilation(
         function=function,
         dtype=dtype,
         config=config,
+        problem=problem,
         outcome=outcome,
         message=message,
         code=code if outcome.ok else None,
@@ -247,6 +249,14 @@ def test_all_functions_of_a_configuration_must_fit() -> None:
     both = [compilation("A", n, function=f) for f, n in (("forward", 1), ("backward", 107520))]
     (finding,) = asked(SHARED, compiled(triton=triton(*both)))
     assert finding.status is Status.FAIL
+
+
+def test_a_configuration_for_another_problem_stands_in_for_none() -> None:
+    """A head of 64 is no answer to one of 128."""
+    made = [compilation(f"HEAD={n}", s, problem=f"HEAD={n}") for n, s in ((64, 1), (128, 107520))]
+    small, large = asked(SHARED, compiled(triton=triton(*made)))
+    assert (small.subject, small.status) == ("matmul fp16 HEAD=64", Status.PASS)
+    assert (large.subject, large.status) == ("matmul fp16 HEAD=128", Status.FAIL)
 
 
 def test_a_card_whose_limit_is_not_known_is_said_to_be_so() -> None:
