@@ -37,6 +37,8 @@ def _judge(sm: Sm, kernel: CudaKernel, cuda: CudaKernels) -> Finding:
         "torch": cuda.torch,
         "said": kernel.outcome.stderr or kernel.outcome.stdout,
     }
+    if kernel.outcome.status == "not-applicable":
+        return CHECK.skip(kernel.kernel, kernel.message or f"is not for {sm}")
     if not kernel.outcome.ok or kernel.file is None:
         message = f"is not built: {kernel.message or kernel.outcome.status}"
         return CHECK.finding(

@@ -103,14 +103,16 @@ def build(*, quiet: bool) -> Iterator[Shown]:
         def __init__(self) -> None:
             self._told: set[tuple[str, str]] = set()
             self._started = time.monotonic()
-            self._what = ""
-            self._spinner = Spinner("dots", text=self._text(""))
+            self._what, self._line = "", ""
+            self._spinner = Spinner("dots")
 
-        def _text(self, line: str) -> Text:
+        def render(self) -> Spinner:
+            """Draw what is running; called whenever the screen is refreshed."""
             spent = f"{time.monotonic() - self._started:4.0f} s  {self._what}"
-            text = Text.assemble(spent, "  ", (visible(line), "dim"))
+            text = Text.assemble(spent, "  ", (self._line, "dim"))
             text.truncate(max(20, console.width - 4), overflow="ellipsis")
-            return text
+            self._spinner.update(text=text)
+            return self._spinner
 
         def step(self, step: BuildStep) -> None:
             if step.state in _ENDED:
@@ -120,19 +122,18 @@ def build(*, quiet: bool) -> Iterator[Shown]:
                 self._told.add((step.id, step.name))
             elif is_work(step.name):
                 self._what = short(step.name)
-            self._spinner.update(text=self._text(step.line))
+            self._line = visible(step.line)
 
         def phase(self, text: str) -> None:
             self._told.clear()
-            self._what, self._started = text, time.monotonic()
+            self._what, self._line, self._started = text, "", time.monotonic()
             console.print(Text(visible(text), style="bold"))
-            self._spinner.update(text=self._text(""))
 
         def note(self, text: str) -> None:
             console.print(Text(visible(text)))
 
     shown = _Live()
-    with Live(shown._spinner, console=console, transient=True):  # noqa: SLF001
+    with Live(get_renderable=shown.render, console=console, transient=True):
         yield shown
 
 

@@ -301,6 +301,13 @@ def test_a_cuda_kernel_that_is_not_built_says_why() -> None:
     assert (finding.status, finding.required, finding.message) == (Status.SKIP, False, "no nvcc")
 
 
+def test_a_cuda_kernel_that_is_for_newer_cards_is_no_failure() -> None:
+    newer = Outcome(status="not-applicable", error="needs sm_80")
+    (finding,) = asked(CUDA, compiled(cuda=cuda_kernels(None, newer, "needs sm_80")))
+    assert (finding.status, finding.required) == (Status.SKIP, False)
+    assert finding.message == "needs sm_80"
+
+
 def extension(**facts) -> Inventory:
     one = Extension(**{"name": "mine", "origin": "mine", "built": True, "imported": OK, **facts})
     files = (device_file("mine/_C.so", "s120"), device_file("other/_C.so", "s89"))
