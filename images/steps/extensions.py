@@ -54,10 +54,13 @@ def build(folder: str, name: str, *what: str) -> dict[str, object]:
     """Build one wheel; returns what became of it."""
     start = time.monotonic()
     say(name, "is being built")
+    variables = environment.pip_variables(folder)
+    # Symbols that no loader reads hold the number of nvcc's process, another one each time.
+    variables["LDFLAGS"] = f"{variables.get('LDFLAGS', '')} -Wl,--strip-all".strip()
     command = environment.pip_command("wheel", *_FLAGS, "--wheel-dir", str(_PLACE / "wheels"))
     with subprocess.Popen(  # noqa: S603
         [*command, *what],
-        env=environment.pip_variables(folder),
+        env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -40,6 +40,9 @@ def link_tree(tree: Path) -> None:
     for name in ("bin", "include", "nvvm"):
         if (tree / name).exists():
             (_CUDA / name).symlink_to(tree / name)
+    # nvcc links with what it finds beside itself, wherever CUDA_HOME is.
+    if not (tree / "lib64").exists():
+        (tree / "lib64").symlink_to("lib")
     library = _CUDA / "lib64"
     library.mkdir()
     (_CUDA / "lib").symlink_to("lib64")

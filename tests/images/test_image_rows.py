@@ -144,6 +144,7 @@ def test_a_cuda_tree_gets_the_names_that_linkers_ask_for(
     assert (cuda_home / "lib64" / "libcudart.so").read_text() == "lib/libcudart.so.13"
     assert (cuda_home / "lib" / "libcudadevrt.a").read_text() == "lib/libcudadevrt.a"
     assert not (cuda_home / "nvvm").exists()
+    assert (tree / "lib64" / "libcudadevrt.a").exists()
 
 
 def test_a_lock_is_cut_into_its_requirements(steps) -> None:
