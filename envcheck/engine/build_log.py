@@ -77,10 +77,10 @@ def _said(line: str) -> str:
 
 
 def phases(steps: tuple[Step, ...]) -> Iterator[tuple[str, float]]:
-    """Yield each stage of the Dockerfile and the seconds that its steps took."""
+    """Yield each stage of a build and the seconds that its steps took."""
     totals: dict[str, float] = {}
     for step in steps:
-        match = re.match(r"\[(?P<stage>[a-z]+) (\d+/\d+)?", step.name)
+        match = re.match(r"\[(?P<stage>[a-z]+)[\] ]", step.name)
         stage = match["stage"] if match is not None else "engine"
         totals[stage] = totals.get(stage, 0.0) + (step.seconds or 0.0)
     yield from totals.items()

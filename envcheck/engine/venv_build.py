@@ -20,6 +20,11 @@ from envcheck.engine.recipe import Recipe
 from envcheck.engine.venv_folder import VenvFolder
 
 _KEPT = 600
+_NAMES = {
+    "environment": "[environment] the locked packages",
+    "toolchain": "[builder] nvcc and its parts",
+    "final": "[final] the built extensions, and what it is for",
+}
 _EXTENSION = re.compile(r"^\[extension (?P<name>\S+)\] (?P<what>\S+)")
 # Of pip's variables those pass that say how to fetch; the others change what is installed.
 _HOW = ("CERT", "CLIENT_CERT", "PROXY", "TIMEOUT", "DEFAULT_TIMEOUT", "CACHE_DIR")
@@ -163,7 +168,8 @@ class VenvBuild:
             )
 
     def _tell(self, name: str, state: str, *, seconds: float | None = None, line: str = "") -> None:
-        step = Step(id=name, name=name, state=state, seconds=seconds, line=line)
+        shown = _NAMES.get(name, f"[builder] {name}")
+        step = Step(id=name, name=shown, state=state, seconds=seconds, line=line)
         self._steps[name] = step
         self._progress(step)
 
