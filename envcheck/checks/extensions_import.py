@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
@@ -11,6 +12,15 @@ from envcheck.core.model import Finding, Json, Status
 from envcheck.core.sm import Sm
 
 _TAIL = 5
+_ERROR = re.compile(r"\b(fatal )?error\b ?[:#]|undefined reference|not found", re.IGNORECASE)
+# What pip says around the output of a build, which holds the cause.
+_PIPS = re.compile(
+    r"error: (subprocess-exited-with-error|metadata-generation-failed|failed-wheel-build.*)"
+    r"|note: This (error originates from a subprocess|is an issue with the package)\b.*"
+    r"|hint: See above for details\.|ERROR: Failed (building wheel|to build)\b.*|Failed to build .*"
+    r"|\[(end of output|\d+ lines? of output)\]|Encountered error while generating .*"
+    r"|.+ did not run successfully\.|exit code: \d+|See above for output\."
+)
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -35,8 +45,8 @@ def _judge(question: Question, one: Extension) -> Finding:
         "sass": held,
     }
     if one.built is False:
-        last = " | ".join(line.strip() for line in one.said[-_TAIL:] if line.strip())
-        message = f"its build from {one.origin} fails: {one.message or last or 'it said nothing'}"
+        why = one.message or _cause(one.said) or "it said nothing"
+        message = f"its build from {one.origin} fails: {why}"
         return CHECK.finding(one.name, Status.FAIL, message, evidence=evidence)
     if one.imported is None:
         message = "was not imported"
@@ -54,6 +64,14 @@ def _judge(question: Question, one: Extension) -> Finding:
         remedy = f"take the fixed -gencode flags out of {one.origin}"
         return CHECK.finding(one.name, Status.WARN, message, remedy=remedy, evidence=evidence)
     return CHECK.finding(one.name, Status.PASS, _praise(one, held), evidence=evidence)
+
+
+def _cause(said: tuple[str, ...]) -> str:
+    """Return the first error in what a build said, or its last lines, without pip's own."""
+    lines = [line.strip(" \u00d7\u2502\u2570\u2500>") for line in said]
+    lines = [line for line in lines if line and _PIPS.fullmatch(line) is None]
+    errors = (line for line in lines if _ERROR.search(line))
+    return next(errors, " | ".join(lines[-_TAIL:]))
 
 
 def _praise(one: Extension, held: dict[str, tuple[str, ...]]) -> str:

@@ -333,6 +333,45 @@ def test_an_extension_is_judged_by_build_files_and_import() -> None:
     assert (bad.status, bad.required) == (Status.SKIP, True)
 
 
+# What pip 23.0 said; setuptools and others put as much around it.
+SAID = """\
+  error: subprocess-exited-with-error
+  ╰─> [19 lines of output]
+      bad.c: In function 'f':
+      bad.c:1:22: error: 'nothing_of_that_name' undeclared (first use in this function)
+          1 | int f(void) { return nothing_of_that_name; }
+      subprocess.CalledProcessError: Command '['cc']' returned non-zero exit status 1.
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: metadata-generation-failed
+
+\u00d7 Encountered error while generating package metadata.
+╰─> See above for output.
+
+note: This is an issue with the package mentioned above, not pip.
+hint: See above for details.
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (SAID, "bad.c:1:22: error: 'nothing_of_that_name' undeclared (first use in this function)"),
+        (
+            "Traceback (most recent call last):\n  [end of output]\nRuntimeError: no nvcc\n",
+            "Traceback (most recent call last): | RuntimeError: no nvcc",
+        ),
+        ("  note: This error originates from a subprocess, and so on\n", "it said nothing"),
+    ],
+)
+def test_of_a_build_that_fails_its_cause_is_told_and_not_what_pip_says(said: str, why: str) -> None:
+    lines = tuple(said.splitlines())
+    (bad,) = asked(EXTENSIONS, extension(built=False, imported=None, said=lines))
+    assert bad.message == f"its build from mine fails: {why}"
+    assert bad.evidence["said"] == lines
+
+
 def test_an_extension_whose_build_ignored_the_architecture_is_told() -> None:
     (finding,) = asked(EXTENSIONS, extension(name="other", origin="other"))
     assert finding.status is Status.WARN
