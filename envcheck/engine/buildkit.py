@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from envcheck.engine import child
+from envcheck.engine import child, pip_config
 from envcheck.engine import recipe as recipes
 from envcheck.engine.build_log import BuildLog, clean
 from envcheck.engine.protocol import Built, Progress
@@ -87,7 +87,8 @@ def build(
             variables["DOCKER_BUILDKIT"] = "1"
         seen = BuildLog()
         with child.open_log(log) as handle:
-            code = child.stream([*told, str(context)], variables, _reader(seen, handle, progress))
+            read = _reader(seen, handle, progress, pip_config.hider(recipe.pip_config))
+            code = child.stream([*told, str(context)], variables, read)
         if code:
             raise seen.failure(str(log))
         reference = image_id.read_text(encoding="ascii").strip()
@@ -133,9 +134,11 @@ def command(client: Client, recipe: Recipe, *, base: str, stage: str, image_id: 
     return words
 
 
-def _reader(seen: BuildLog, handle: IO[str], progress: Progress) -> Callable[[str], None]:
+def _reader(
+    seen: BuildLog, handle: IO[str], progress: Progress, hide: Callable[[str], str]
+) -> Callable[[str], None]:
     def read(line: str) -> None:
-        text = clean(line)
+        text = hide(clean(line))
         handle.write(text + "\n")
         step = seen.feed(text)
         if step is not None:

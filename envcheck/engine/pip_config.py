@@ -1,11 +1,11 @@
-"""The index that pip is configured for, as variables for uv: on no command line, in no file."""
+"""The index that pip is configured for: as variables for uv, and kept out of what is written."""
 
 from __future__ import annotations
 
 import configparser
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envcheck.errors import UsageError
@@ -37,6 +37,24 @@ def variables(pip_config: Path | None, ca_file: Path | None) -> dict[str, str]:
 def without_credentials(text: str) -> str:
     """Return the text with nothing before the host of each address in it."""
     return re.sub(r"://[^/\s]*@", "://", text)
+
+
+def hider(pip_config: Path | None) -> Callable[[str], str]:
+    """Return a function that takes the hosts which a pip configuration names out of a text.
+
+    pip tells where it looks; a log is handed on, and the name of a mirror is nobody's business.
+    """
+    try:
+        text = "" if pip_config is None else pip_config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""  # who uses the file says what is wrong with it
+    places = set(re.findall(r"://(?:[^/\s]*@)?([^/\s?#]+)", text))
+    names = places | {re.sub(r":\d+$", "", place) for place in places}
+    if not names:
+        return lambda line: line
+    longest = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<![\w.-])(?:{longest})(?![\w-])", re.IGNORECASE)
+    return lambda line: pattern.sub("(index)", line)
 
 
 def _options(path: Path) -> dict[str, str]:

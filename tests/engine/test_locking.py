@@ -344,3 +344,33 @@ def test_a_broken_configuration_is_named_without_its_text(tmp_path, text, reason
         pip_config.variables(path, None)
     assert error.value.message == f"{path}: is no pip configuration: {reason}"
     assert "secret" not in repr(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (
+            "Looking in indexes: http://***@mirror.corp:8080/x",
+            "Looking in indexes: http://***@(index)/x",
+        ),
+        (
+            "HTTPConnectionPool(host='mirror.corp', port=1)",
+            "HTTPConnectionPool(host='(index)', port=1)",
+        ),
+        ("from https://OTHER.corp/a.whl", "from https://(index)/a.whl"),
+        ("not-mirror.corp, mirror.corporation", "not-mirror.corp, mirror.corporation"),
+        ("https://pypi.org/simple", "https://pypi.org/simple"),
+    ],
+)
+def test_hosts_of_a_pip_configuration_are_taken_out_of_a_log(
+    tmp_path: Path, line: str, shown: str
+) -> None:
+    config = tmp_path / "pip.conf"
+    address = "http://me:p@ss@mirror.corp:8080/simple"
+    config.write_text(f"[global]\nindex-url = {address}\nfind-links = https://other.corp\n")
+    assert pip_config.hider(config)(line) == shown
+
+
+def test_nothing_is_taken_out_without_a_pip_configuration(tmp_path: Path) -> None:
+    assert pip_config.hider(None)("http://mirror.corp/") == "http://mirror.corp/"
+    assert pip_config.hider(tmp_path / "none")("http://mirror.corp/") == "http://mirror.corp/"
