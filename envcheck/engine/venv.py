@@ -171,7 +171,9 @@ class Venv:
         try:
             return content_digest.of_folder(reference, read)
         except OSError as error:
-            message = f"{error.filename or reference}: cannot be read: {error.strerror}"
+            message = (
+                f"{os.fsdecode(error.filename or reference)}: cannot be read: {error.strerror}"
+            )
             raise FileUnavailable(message, remedy="name the folder of a venv") from None
 
     def read_file(self, reference: str, path: str, *, limit: int = 16 << 20) -> bytes:

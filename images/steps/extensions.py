@@ -28,12 +28,14 @@ _DEADLINE = 3600
 _TAIL = 30
 _CAUSES = 10
 # A cached wheel may have been built for another card.
-_FLAGS = ("--no-cache-dir", "--no-deps", "--no-build-isolation")
+_FLAGS = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
 
 
 def main() -> None:
     """Build everything there is, in a fixed order."""
     signal.signal(signal.SIGALRM, too_late)
+    # Compilers speak UTF-8, whatever the terminal's encoding is.
+    sys.stdout.reconfigure(errors="backslashreplace")
     # Build tools write beside what they read, and a fixed place keeps the result repeatable.
     sources = _PLACE / "sources"
     shutil.copytree(environment.SOURCES, sources, symlinks=True)
@@ -68,10 +70,9 @@ def build(folder: str, name: str, *what: str) -> dict[str, object]:
         lines = []
         try:
             signal.alarm(_DEADLINE)
-            for line in process.stdout or ():
-                sys.stdout.buffer.write(line)
-                sys.stdout.buffer.flush()
-                lines.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+            for raw in process.stdout or ():
+                lines.append(clean(raw.decode("utf-8", "replace")))
+                print(lines[-1], flush=True)
         except TimeoutError:
             lines.append(f"ended: it took more than {_DEADLINE} s")
             end_all()
@@ -82,6 +83,11 @@ def build(folder: str, name: str, *what: str) -> dict[str, object]:
     ok = process.returncode == 0
     say(name, f"{'built' if ok else 'failed'} after {seconds} s")
     return {"name": name, "ok": ok, "seconds": seconds, "tail": [] if ok else excerpt(lines)}
+
+
+def clean(line: str) -> str:
+    """Return a line without its end and without the credentials of an address."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "***@", line.rstrip("\r\n"))
 
 
 def say(name: str, what: str) -> None:
