@@ -52,6 +52,7 @@ def _join(wanted: Wanted, results: dict[str, Result], tried: Extension | None) -
         said=result.tail if result is not None else (),
         imported=imported.imported if imported is not None else None,
         message=imported.message if imported is not None else "",
+        smoke=wanted.smoke,
     )
 
 

@@ -157,6 +157,8 @@ class Extension:
     """Of a process that did nothing but import it; None where it was not tried."""
     message: str = ""
     """The line that says why importing it failed; empty when it did not."""
+    smoke: str | None = None
+    """`module:callable`, to be called on a card; None where nobody named one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
