@@ -102,7 +102,9 @@ def _one(
             engine, planned, log=log, watch=watch, twice=options.check_reproducible
         )
     require = options.require or settings.require
+    judging = time.monotonic()
     report = judge(target, made.inventory, options.driver, require=require)
+    made.seconds["judge"] = time.monotonic() - judging
     _tell(shown, name, made, time.monotonic() - start)
     save(options, made.inventory)
     if key is not None:
