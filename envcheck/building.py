@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,7 +25,9 @@ from envcheck.inflate import inflate
 from envcheck.plan import Plan
 
 _KINDS = ("triton", "cuda")
-_PATIENCE = 3600
+_LIMITS = Limits(seconds=3600, memory=16 << 30, processes=4096)
+_MAX_PARALLEL = 8
+"""Of compiles at a time: each takes half a gigabyte, and threads for every processor."""
 _SHOWN_DIFFERENCES = 200
 _TELLING = ("PYTORCH_VERSION", "TORCH_VERSION")
 """Variables that say what is in an image; of the others no report speaks."""
@@ -154,6 +157,7 @@ class _Work:
                 kernels=tuple(k for k in self.plan.kernels if k.kind == kind),
                 imports=tuple(e.name for e in self.plan.extensions) if is_final else (),
                 cache=f"{self.engine.scratch}/envcheck",
+                parallel=min(_MAX_PARALLEL, len(os.sched_getaffinity(0))),
             ),
         )
 
@@ -162,7 +166,7 @@ class _Work:
         answer = self.engine.run_guest(
             built.reference,
             self.request(kind, staged),
-            limits=Limits(seconds=_PATIENCE),
+            limits=_LIMITS,
             folders={"kernels": staged},
         )
         self.seconds[kind] = answer.seconds

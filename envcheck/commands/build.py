@@ -28,6 +28,7 @@ def build(options: argparse.Namespace) -> int:
     """Build and verify for each architecture; the exit code is that of the worst."""
     settings = _settings(options)
     options.arch = list({t.name: t for t in _targets(options, settings)}.values())
+    _require_folder(options)
     key = load_key(options)
     from envcheck.output import building as output
 
@@ -65,6 +66,14 @@ def _targets(options: argparse.Namespace, settings: Config) -> list[Target]:
         message = "nothing says for which architecture to build"
         raise UsageError(message, remedy='--arch blackwell, or architectures = ["blackwell"]')
     return [targets.resolve(name) for name in settings.architectures]
+
+
+def _require_folder(options: argparse.Namespace) -> None:
+    """Refuse to write the facts about several environments over each other."""
+    path: Path | None = options.save_inventory
+    if path is not None and len(options.arch) > 1 and not path.is_dir():
+        message = f"{path}: with several --arch, --save-inventory must be an existing folder"
+        raise UsageError(message, remedy=f"mkdir -p {path}")
 
 
 def _one(
@@ -106,7 +115,7 @@ def _one(
     report = judge(target, made.inventory, options.driver, require=require)
     made.seconds["judge"] = time.monotonic() - judging
     _tell(shown, name, made, time.monotonic() - start)
-    save(options, made.inventory)
+    save(options, made.inventory, target.name)
     if key is not None:
         seal(options, made.inventory, report, key, started)
     return report
