@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envcheck import catalog, extension_results, remembered
 from envcheck.core import codec
-from envcheck.core.compiled import Compiled
+from envcheck.core.compiled import Compiled, CudaKernels, Outcome
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import Environment, Image, Inventory, Rebuilt
 from envcheck.core.request import Collected, CompileRequest, Request
@@ -25,6 +25,12 @@ from envcheck.inflate import inflate
 from envcheck.plan import Plan
 
 _KINDS = ("triton", "cuda")
+_NO_NVCC = CudaKernels(
+    torch=None,
+    nvcc=None,
+    outcome=Outcome(status="not-applicable"),
+    message="no nvcc belongs to this lock: --builder-lock brings one",
+)
 _LIMITS = Limits(seconds=3600, memory=16 << 30, processes=4096)
 _MAX_PARALLEL = 8
 """Of compiles at a time: each takes half a gigabyte, and threads for every processor."""
@@ -197,7 +203,7 @@ class _Work:
             kernels={kernel.name: kernel.digest for kernel in self.plan.kernels},
         )
         if built is None:
-            return merged
+            return replace(merged, cuda=_NO_NVCC)
         probed = {(p.path, p.target) for p in seen.assemblers}
         more = tuple(p for p in built.assemblers if (p.path, p.target) not in probed)
         worse = seen if built.outcome.ok else built

@@ -128,6 +128,15 @@ def test_a_library_for_another_card_is_incompatible(tmp_path: Path) -> None:
     assert found["device-code-runs-on-target", "torch/lib/libtorch_cuda.so"]["status"] == "fail"
 
 
+def test_a_lock_of_ones_own_says_what_its_cuda_kernels_lack(tmp_path: Path) -> None:
+    project(tmp_path)
+    finding = reports(build(tmp_path, "--format", "json"))[
+        "cuda-kernels-hold-target-code", "kernels"
+    ]
+    assert (finding["status"], finding["required"]) == ("skip", False)
+    assert finding["message"] == "no nvcc belongs to this lock: --builder-lock brings one"
+
+
 def test_extensions_that_fail_cost_their_own_finding(tmp_path: Path) -> None:
     project(
         tmp_path,
