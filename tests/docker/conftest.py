@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from building import wheel
+from building import SM120_LIBRARY, wheel
 from parts import required
 from real_engine import Images, Started, Unavailable
 
@@ -76,11 +76,9 @@ def engine() -> Iterator[docker.Docker]:
     ):
         patch.setenv("DOCKER_HOST", host)
         found = docker.connect()
-        images = Images(found)
         try:
             yield found
         finally:
-            images.restore()
             found.close()
 
 
@@ -95,11 +93,19 @@ def started(folder: Path) -> Iterator[str]:
         yield host
 
 
+@pytest.fixture(scope="session")
+def images(engine: docker.Docker) -> Iterator[Images]:
+    """Give the label that everything built here has, and remove it all in the end."""
+    found = Images(engine)
+    yield found
+    found.restore()
+
+
 Make = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def make_image(engine: docker.Docker) -> Make:
+def make_image(engine: docker.Docker, images: Images) -> Make:
     """Return a function that builds an image from the text of a Dockerfile."""
     client = buildkit.find()
 
@@ -110,7 +116,7 @@ def make_image(engine: docker.Docker) -> Make:
             Path(folder, "file").write_text("hello\n")
             load = ["--load"] if client.kind == "buildx" else []
             done = subprocess.run(
-                [*client.command, *load, "-t", tag, *arguments, folder],
+                [*client.command, *load, "-t", tag, "--label", images.label, *arguments, folder],
                 env=dict(os.environ, DOCKER_BUILDKIT="1", BUILDKIT_PROGRESS="plain"),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -123,8 +129,8 @@ def make_image(engine: docker.Docker) -> Make:
 
 
 @pytest.fixture(scope="session")
-def plain_base(engine: docker.Docker) -> str:
-    """Return a Debian base with python3 and venv, without pip and without a compiler."""
+def found_base(engine: docker.Docker, images: Images) -> str:
+    """Return the name of a Debian base with python3 and venv, without a compiler."""
     named = os.environ.get("ENVCHECK_TEST_BASE")
     if named is not None:
         return named
@@ -132,10 +138,16 @@ def plain_base(engine: docker.Docker) -> str:
     if engine._local(tag) is not None:
         return tag
     published = next(a.image for a in targets.catalogue().architectures if a.name == "blackwell")
+    reference = f"{published.base}@{published.base_digest}"
+    if engine._local(reference) is not None:
+        return reference
     try:
-        return engine.inspect(f"{published.base}@{published.base_digest}").id
+        engine.inspect(reference)
     except docker.FileUnavailable:
         pass
+    else:
+        images.pulled.append(reference)
+        return reference
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         pytest.skip("no base can be pulled, and there is no debootstrap to make one as root")
     with tempfile.TemporaryDirectory(prefix="envcheck-base-", dir="/var/tmp") as folder:
@@ -147,22 +159,49 @@ def plain_base(engine: docker.Docker) -> str:
             pytest.skip(f"debootstrap failed: {done.stdout.decode(errors='replace')[-300:]}")
         subprocess.run(["tar", "-C", tree, "-cf", f"{folder}/tree.tar", "."], check=True)
         engine._client.api.import_image_from_file(
-            f"{folder}/tree.tar", repository=f"{PREFIX}-base", tag="bookworm"
+            f"{folder}/tree.tar",
+            repository=f"{PREFIX}-base",
+            tag="bookworm",
+            changes=[f"LABEL {images.label}"],
         )
     return tag
 
 
 @pytest.fixture(scope="session")
+def plain_base(make_image: Make, found_base: str) -> str:
+    """Return that base with our label, which all that is built on it inherits."""
+    return make_image("base-plain", f"FROM {found_base}\n")
+
+
+@pytest.fixture(scope="session")
 def base(make_image: Make, plain_base: str) -> str:
-    """Return a base with a C compiler, so that not every build installs one."""
+    """Return a base with compilers, so that not every build installs them."""
     return make_image(
         "base-c",
         f"FROM {plain_base}\n"
         "RUN apt-get -qq update && apt-get -qq -y --no-install-recommends install"
-        " gcc libc6-dev && { [ -e /usr/local/include/python3* ] ||"
+        " gcc g++ libc6-dev && { [ -e /usr/local/include/python3* ] ||"
         " apt-get -qq -y --no-install-recommends install libpython3-dev; }\n",
         *(["--network", "host"] if os.environ.get("ENVCHECK_TEST_NETWORK") == "host" else []),
     )
+
+
+OLD_PYTHON = """\
+FROM {base}
+RUN rm -f /usr/bin/python3 /usr/local/bin/python*
+RUN printf '%s\\n' '#!/usr/bin/python3.11' 'import sys' 'sys.version_info = (3, 8, 20)' \\
+    'if sys.argv[1] == "--version": sys.exit(print("Python 3.8.20"))' \\
+    'if sys.argv[1] == "-c": exec(sys.argv[2]); sys.exit()' \\
+    'sys.argv = [a for a in sys.argv[1:] if a[0] != "-"]' \\
+    'exec(open(sys.argv[0]).read())' > /usr/local/bin/python3 \\
+    && chmod 755 /usr/local/bin/python3
+"""
+
+
+@pytest.fixture(scope="session")
+def old_python(plain_base: str, make_image: Make) -> str:
+    """Return an image whose only Python calls itself 3.8: no such package is in Debian 12."""
+    return make_image("old", OLD_PYTHON.format(base=plain_base))
 
 
 @dataclass(frozen=True)
@@ -171,24 +210,43 @@ class Index:
 
     port: int
     folder: Path
-    tiny: Path
 
     def pip_config(self, path: Path, *, password: str = PASSWORD, port: int | None = None) -> Path:
         address = f"http://me:{password}@127.0.0.1:{port or self.port}/simple"
         path.write_text(f"[global]\nindex-url = {address}\n")
         return path
 
-    def lock(self, path: Path, *, digest: str | None = None) -> Path:
-        right = hashlib.sha256(self.tiny.read_bytes()).hexdigest()
-        path.write_text(f"tiny==1.0 \\\n    --hash=sha256:{digest or right}\n")
+    def lock(self, path: Path, *names: str, digest: str | None = None) -> Path:
+        """Write a lock of these packages, of `tiny` without any."""
+        lines = []
+        for name in names or ("tiny",):
+            (file,) = served(self.folder, name)
+            right = hashlib.sha256(file.read_bytes()).hexdigest()
+            version = file.name.split("-")[1]
+            lines.append(f"{name}=={version} \\\n    --hash=sha256:{digest or right}\n")
+        path.write_text("".join(lines))
         return path
+
+
+def served(folder: Path, name: str) -> list[Path]:
+    """Return the files of a package."""
+    return sorted(folder.glob(f"{name.replace('-', '_')}-*.whl"))
 
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     folder = tmp_path_factory.mktemp("index")
-    files = {"tiny.py": b"value = 1\n", "tiny_data/x.txt": b"x\n"}
-    tiny = wheel(folder, "tiny", "1.0", files)
+    wheel(folder, "tiny", "1.0", {"tiny.py": b"value = 1\n", "tiny_data/x.txt": b"x\n"})
+    # What a lock must pin, with machine code of a real nvcc for sm_120 and nothing else.
+    version = b'__version__ = "2.99.0"\ncuda = "13.0"\n'
+    code = SM120_LIBRARY.read_bytes()
+    files = {
+        "torch/__init__.py": b"from torch.version import __version__\n",
+        "torch/version.py": version,
+        "torch/lib/libtorch_cuda.so": code,
+    }
+    wheel(folder, "torch", "2.99.0", files)
+    wheel(folder, "nvidia-cuda-runtime", "13.0.96", {"nvidia/cu13/lib/note.txt": b"x\n"})
     allowed = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -196,11 +254,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
             name = self.path.rstrip("/").rsplit("/", 1)[-1]
             if self.headers.get("Authorization") != allowed:
                 self.answer(401, b"", **{"WWW-Authenticate": "Basic"})
-            elif name == "tiny":
-                link = f'<a href="/{tiny.name}">{tiny.name}</a>'.encode()
-                self.answer(200, link, **{"Content-Type": "text/html"})
-            elif name == tiny.name:
-                self.answer(200, tiny.read_bytes())
+            elif name.endswith(".whl") and (folder / name).exists():
+                self.answer(200, (folder / name).read_bytes())
+            elif files := served(folder, name):
+                links = "".join(f'<a href="/{file.name}">{file.name}</a>' for file in files)
+                self.answer(200, links.encode(), **{"Content-Type": "text/html"})
             else:
                 self.answer(404, b"")
 
@@ -217,7 +275,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield Index(port=server.server_address[1], folder=folder, tiny=tiny)
+    yield Index(port=server.server_address[1], folder=folder)
     server.shutdown()
     thread.join()
     server.server_close()

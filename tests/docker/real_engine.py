@@ -7,12 +7,11 @@ import shutil
 import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 from envcheck.engine import docker
 from envcheck.engine.container import LABEL
-
-PREFIX = "envcheck-"
 
 
 class Unavailable(Exception):
@@ -86,29 +85,36 @@ def unmount(folder: Path) -> None:
 
 
 class Images:
-    """What an engine held before the tests, to which it is brought back after them."""
+    """What these tests build: it has their label, and names that it took are given back."""
 
     def __init__(self, engine: docker.Docker) -> None:
         self.engine = engine
-        self.ids, self.tags = self._now()
-
-    def _now(self) -> tuple[set[str], dict[str, str]]:
-        images = self.engine._client.images.list(all=True)
-        return {i.id for i in images}, {tag: i.id for i in images for tag in i.tags}
+        self.label = f"envcheck.tests={uuid.uuid4().hex}"
+        self.pulled: list[str] = []
+        images = engine._client.images.list()
+        self.tags = {tag: image.id for image in images for tag in image.tags}
 
     def restore(self) -> None:
-        """Remove containers of guests, new images and names; give moved names back."""
+        """Remove what has the label; others may build with the same engine meanwhile."""
         api = self.engine._client.api
-        for found in api.containers(all=True, filters={"label": LABEL}):
-            api.remove_container(found["Id"], v=True, force=True)
-        ids, tags = self._now()
-        for tag, image in tags.items():
-            before = self.tags.get(tag)
-            if tag.startswith(PREFIX) and before != image:
-                if before is not None and before in ids:
-                    api.tag(before, *tag.rsplit(":", 1))
-                else:
-                    api.remove_image(tag, force=True)
-        for image in self.engine._client.images.list(filters={"dangling": True}):
-            if image.id not in self.ids:
-                api.remove_image(image.id, force=True)
+        ours = self.engine._client.images.list(filters={"label": self.label})
+        taken = [tag for image in ours for tag in image.tags]
+        for tag in taken:
+            api.remove_image(tag, force=True)
+        rest = self.engine._client.images.list(filters={"label": self.label})
+        for reference in (*(image.id for image in rest), *self.pulled):
+            api.remove_image(reference, force=True)
+        known = {image.id for image in self.engine._client.images.list(all=True)}
+        for tag in set(taken) & set(self.tags):
+            if self.tags[tag] in known:
+                api.tag(self.tags[tag], *tag.rsplit(":", 1))
+
+
+def guests(engine: docker.Docker, folder: Path) -> list[str]:
+    """Return the containers that see something of a folder: others may run guests, too."""
+    found = engine._client.api.containers(all=True, filters={"label": LABEL})
+    return [
+        each["Id"]
+        for each in found
+        if any(Path(m.get("Source", "")).is_relative_to(folder) for m in each["Mounts"])
+    ]

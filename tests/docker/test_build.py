@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from extension_sources import extension
 
 from envcheck.engine import build_log, content_digest, stream
 from envcheck.engine.content_digest import Content
@@ -169,35 +170,6 @@ def test_what_is_changed_shows_in_the_digest(
     second = build(engine, changed, tmp_path / "log")
     found = content_digest.differences(content, engine.content(second.reference))
     assert [(d.path, d.reason) for d in found] == [(path, "bytes")]
-
-
-BACKEND = """
-import subprocess, sys, time, zipfile
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    name = "%(name)s"
-    %(do)s
-    subprocess.run(["cc", "-shared", "-o", name + ".so", name + ".c"], check=True)
-    info = name + "-1.0.dist-info"
-    with zipfile.ZipFile(folder + "/" + name + "-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.write(name + ".so")
-        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: " + name + "\\nVersion: 1.0\\n")
-        wheel.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: false\\nTag: py3-none-any\\n")
-        wheel.writestr(info + "/RECORD", "")
-    return name + "-1.0-py3-none-any.whl"
-"""
-
-
-def extension(folder: Path, name: str, source: str, do: str = "pass") -> Path:
-    """Write a package of one C file that needs nothing but a compiler."""
-    place = folder / name
-    place.mkdir()
-    (place / f"{name}.c").write_text(source)
-    (place / "backend.py").write_text(BACKEND % {"name": name, "do": do})
-    (place / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-        f'[project]\nname = "{name}"\nversion = "1.0"\n'
-    )
-    return place
 
 
 def test_an_extension_that_fails_does_not_hide_the_other(

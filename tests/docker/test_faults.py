@@ -96,24 +96,6 @@ def test_an_interpreter_that_is_not_in_the_image(engine: Docker, plain_base: str
         engine.run_guest(plain_base, REQUEST, limits=Limits(), python="/opt/none/python")
 
 
-OLD_PYTHON = """\
-FROM {base}
-RUN rm -f /usr/bin/python3 /usr/local/bin/python*
-RUN printf '%s\\n' '#!/usr/bin/python3.11' 'import sys' 'sys.version_info = (3, 8, 20)' \\
-    'if sys.argv[1] == "--version": sys.exit(print("Python 3.8.20"))' \\
-    'if sys.argv[1] == "-c": exec(sys.argv[2]); sys.exit()' \\
-    'sys.argv = [a for a in sys.argv[1:] if a[0] != "-"]' \\
-    'exec(open(sys.argv[0]).read())' > /usr/local/bin/python3 \\
-    && chmod 755 /usr/local/bin/python3
-"""
-
-
-@pytest.fixture(scope="module")
-def old_python(plain_base: str, make_image: Make) -> str:
-    """Return an image whose only Python calls itself 3.8: no such package is in Debian 12."""
-    return make_image("old", OLD_PYTHON.format(base=plain_base))
-
-
 def test_an_image_with_python_3_8(engine: Docker, old_python: str) -> None:
     with pytest.raises(FileUnavailable, match=r"Python 3\.8\.20 is too old"):
         run(engine, old_python)
