@@ -9,6 +9,7 @@ from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core.compiled import Compilation, CompiledKernels
 from envcheck.core.model import Assurance, Domain, Finding, Json, Status
+from envcheck.core.sm import Sm, sass_runs_on
 
 # What an autotuner passes over when another configuration remains
 # (triton/runtime/autotuner.py, Autotuner._bench).
@@ -58,6 +59,18 @@ def _judge(question: Question, name: str, made: list[Compilation]) -> Finding:
             {"what": _label(c), "status": c.outcome.status, "message": c.message} for c in failed
         ),
     }
+    foreign = [c for c in made if c.code and not sass_runs_on(Sm.parse(c.code.target), question.sm)]
+    if foreign:
+        code = foreign[0].code
+        assert code is not None
+        message = (
+            f"{len(foreign)} of {len(made)} compiled without an error, but for another card: "
+            f"{_label(foreign[0])}: {code.target} code does not run on {question.sm}"
+        )
+        remedy = "unset TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH, or reinstall triton"
+        return CHECK.finding(
+            name, Status.FAIL, message, remedy=remedy, domain=Domain.PACKAGE, evidence=evidence
+        )
     if not failed:
         targets = ", ".join(str(t) for t in sorted({c.code.target for c in made if c.code}))
         message = f"{len(made)} of {len(made)} compiled, for {targets}"

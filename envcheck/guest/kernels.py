@@ -172,6 +172,10 @@ def _pieces(kernel: Kernel, root: str) -> list[_Piece]:
         for dtype, config in kernel.pairs()
         for entry in compilations(dtype, config.values)
     ]
+    if not pieces:
+        # Without this the kernel would be in no finding, and the verdict would not miss it.
+        message = "compilations returns nothing for any dtype and configuration"
+        raise ValueError(message)
     for piece in pieces:
         with contextlib.suppress(Exception):
             piece.entry["fn"].cache_key  # noqa: B018 - Triton remembers this digest of the source

@@ -275,6 +275,16 @@ def cuda_kernels(held: str | None, outcome: Outcome = OK, message: str = "") -> 
     return CudaKernels(torch="2.14.1", nvcc="13.0", outcome=OK, kernels=(one,))
 
 
+def test_triton_code_for_another_card_is_no_success() -> None:
+    """An assembler of TRITON_PTXAS_PATH may take one target and write code for another."""
+    good = compilation(SMALL, 24576)
+    assert good.code is not None
+    lied = replace(good, code=replace(good.code, target="sm_80"))
+    (finding,) = asked(KERNELS, compiled(triton=triton(good, lied)))
+    assert finding.status is Status.FAIL
+    assert "sm_80 code does not run on sm_120" in finding.message
+
+
 def test_a_cuda_kernel_must_hold_what_was_asked_for() -> None:
     (good,) = asked(CUDA, compiled(cuda=cuda_kernels("s120")))
     assert good.status is Status.PASS

@@ -242,6 +242,7 @@ def test_a_dtype_that_the_target_has_no_instructions_for_is_not_tried(triton, co
         ("import os; os.abort()", "killed by SIGABRT"),
         ("import gone", "ModuleNotFoundError: No module named 'gone'"),
         ("def compilations(dtype, config): return [1]", "TypeError: 'int' object"),
+        ("def compilations(dtype, config): return []", "ValueError: compilations returns nothing"),
     ],
 )
 def test_a_kernel_that_cannot_be_asked_is_one_entry(triton, compiled, source, message):
