@@ -7,6 +7,7 @@ what assemblers print as their release, and by hand where the sum is in the test
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Done:
     """What a build for both generations came to."""
 
     place: Place
+    to: str
     process: subprocess.CompletedProcess[str]
 
     @property
@@ -42,12 +44,16 @@ class Done:
         return {r["target"]["name"]: r for r in json.loads(self.process.stdout)["reports"]}
 
     def manifest(self, name: str) -> Path:
-        return self.place.folder / "manifests" / f"{name}.json"
+        return self.place.folder / self.to / f"{name}.json"
+
+    def image(self, name: str) -> str:
+        """Return the id of the image, by which it is found whatever its name means meanwhile."""
+        subjects = self.verified(name)["subject"]
+        (digest,) = (s["digest"] for s in subjects if s["name"] == f"envcheck-{name}:latest")
+        return f"sha256:{digest['sha256']}"
 
     def verified(self, name: str) -> dict[str, Any]:
         """Return the statement that `verify` accepted."""
-        import base64
-
         key = self.place.folder / "key.pub"
         done = envcheck("verify", self.manifest(name), "--key", key)
         assert done.returncode == 0, done.stderr
@@ -68,7 +74,7 @@ def build(place: Place, *words: str | Path, to: str) -> Done:
     signed = ("--sign", "key.pem", "-o", f"{to}/", "--format", "json")
     done = place.build(*network(place.folder), *signed, *words, timeout=2600)
     assert done.stdout, done.stderr
-    return Done(place, done)
+    return Done(place, to, done)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +102,11 @@ def test_a_manifest_is_about_the_image_that_there_is(
 ) -> None:
     statement = built.verified(name)
     subjects = {s["name"]: s["digest"]["sha256"] for s in statement["subject"]}
-    command = ["docker", "image", "inspect", "--format", "{{.Id}}", f"envcheck-{name}:latest"]
-    docker = buildkit.find().command[0]
-    told = subprocess.run([docker, *command[1:]], capture_output=True, text=True, check=True)
-    assert f"sha256:{subjects[f'envcheck-{name}:latest']}" == told.stdout.strip()
+    form = '{{.Id}} {{index .Config.Labels "envcheck.target"}} {{.Config.User}}'
+    command = [buildkit.find().command[0], "image", "inspect", "--format", form, built.image(name)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [built.image(name), name, "10001:10001"]
+    assert f"{name}: {built.image(name)} (" in built.process.stderr
     assert f"{name}: content sha256:{subjects['content']};" in built.process.stderr
     member = statement["predicate"]["envcheck"]
     assert member["report"]["assurance"] == "compiled"
@@ -160,7 +167,7 @@ def test_the_second_generation_shares_the_layers_of_the_equal_lock(
 ) -> None:
     first, second, base = (
         engine.inspect(reference).layers
-        for reference in ("envcheck-blackwell:latest", "envcheck-ada:latest", plain_base)
+        for reference in (built.image("blackwell"), built.image("ada"), plain_base)
     )
     shared = [one for one, other in zip(first, second, strict=True) if one == other]
     # Those of the base, its compiler, and the locked packages: 6 of 6.2 GB.
@@ -175,7 +182,7 @@ def test_asking_for_more_than_was_done_is_inconclusive_and_builds_nothing(built:
     for name, report in again.reports.items():
         assert report["verdict"] == "inconclusive"
         assert "assurance executed was asked for" in report["summary"]["line"]
-        assert f"{name}: envcheck" not in again.process.stderr
+        assert again.image(name) == built.image(name)
     said = again.process.stderr.splitlines()
     steps = [line for line in said if line.endswith(" s") or ": cached" in line]
     assert len([line for line in said if "its facts are known from before" in line]) == 2
@@ -183,8 +190,9 @@ def test_asking_for_more_than_was_done_is_inconclusive_and_builds_nothing(built:
     assert {line.rsplit(": ", 1)[-1] for line in steps if "packages" in line} == {"cached"}
 
 
-def test_an_image_whose_labels_lie_is_found(built: Done, make_image) -> None:
-    text = 'FROM envcheck-blackwell:latest\nLABEL torch.version="2.8.0" cuda.version="12.8"\n'
+def test_an_image_whose_labels_lie_is_found(engine: Docker, built: Done, make_image) -> None:
+    engine._client.api.tag(built.image("blackwell"), "envcheck-test-torch", "latest")
+    text = 'FROM envcheck-test-torch:latest\nLABEL torch.version="2.8.0" cuda.version="12.8"\n'
     image = make_image("lies-of-torch", text)
     done = envcheck(
         "check", "--image", image, "--arch", "blackwell", "--format", "json", timeout=900
