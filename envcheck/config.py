@@ -141,6 +141,14 @@ def _base(table: Table) -> str | None:
     return base
 
 
+def require_reference(base: str) -> str:
+    """Return what --base names; raises UsageError for what no engine could read."""
+    if not _REFERENCE.fullmatch(base):
+        message = f"--base: {base!r} is no image reference"
+        raise UsageError(message, remedy="--base NAME:TAG, or NAME:TAG@sha256:... (64 hex digits)")
+    return base
+
+
 def _lock(table: Table, key: str) -> Path | None:
     path = table.existing_file(key)
     if path is not None and b"--hash=" not in path.read_bytes():

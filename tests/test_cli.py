@@ -952,3 +952,30 @@ def test_scan_of_a_wheel_and_check_of_its_installation_agree(tmp_path: Path) -> 
     for arch, expected in (("ada", 0), ("hopper", 10)):
         assert envcheck("scan", path, "--arch", arch).returncode == expected
         assert envcheck("check", "--python", installed, "--arch", arch).returncode == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--base", "foo bar"), "--base: 'foo bar' is no image reference"),
+        (("--base", "python@sha256:12"), "--base: 'python@sha256:12' is no image reference"),
+        (("--base", "a:b", "--engine", "venv"), "--base names an image, and --engine venv uses"),
+    ],
+)
+def test_a_base_that_cannot_be_used_is_refused_before_anything_is_built(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    # An engine that does not answer and an interpreter that is none: nothing is built here.
+    nowhere = {"DOCKER_HOST": "unix:///nowhere.sock"}
+    arguments = ("build", "--arch", "ada", *options, "--python", "/nowhere")
+    done = envcheck(*arguments, cwd=tmp_path, env=nowhere)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_several_architectures_do_not_write_their_facts_over_each_other(tmp_path: Path) -> None:
+    nowhere = {"DOCKER_HOST": "unix:///nowhere.sock"}
+    several = ("build", "--arch", "ada", "--arch", "hopper", "--engine", "docker")
+    done = envcheck(*several, "--save-inventory", "facts.json", cwd=tmp_path, env=nowhere)
+    assert done.returncode == 2
+    assert "facts.json: with several --arch, --save-inventory must be a folder" in done.stderr

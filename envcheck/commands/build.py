@@ -50,6 +50,11 @@ def _settings(options: argparse.Namespace) -> Config:
         for name in ("base", "lock", "builder_lock", "pip_config", "ca_file", "network")
         if (value := getattr(options, name)) is not None
     }
+    if options.base is not None:
+        config.require_reference(options.base)
+        if options.engine == "venv":
+            message = "--base names an image, and --engine venv uses none"
+            raise UsageError(message, remedy="leave one of them out; --python names an interpreter")
     if "lock" in given:
         given["requirements"] = None
     return replace(settings, **given)
@@ -69,11 +74,14 @@ def _targets(options: argparse.Namespace, settings: Config) -> list[Target]:
 
 
 def _require_folder(options: argparse.Namespace) -> None:
-    """Refuse to write the facts about several environments over each other."""
+    """Make the folder for the facts of several architectures, each of which has its own."""
     path: Path | None = options.save_inventory
-    if path is not None and len(options.arch) > 1 and not path.is_dir():
-        message = f"{path}: with several --arch, --save-inventory must be an existing folder"
-        raise UsageError(message, remedy=f"mkdir -p {path}")
+    if path is None or len(options.arch) == 1 or path.is_dir():
+        return
+    if path.exists() or path.suffix:
+        message = f"{path}: with several --arch, --save-inventory must be a folder"
+        raise UsageError(message, remedy=f"--save-inventory {path.with_suffix('')}")
+    path.mkdir(parents=True)
 
 
 def _one(
@@ -97,6 +105,8 @@ def _one(
     name = planned.recipe.target
     folder: Path = options.directory / name
     log: Path = options.log or remembered.cache_folder() / "logs" / f"{name}.log"
+    if options.log is not None and len(options.arch) > 1:
+        log = log.with_name(f"{log.stem}.{name}{log.suffix}")
     log.parent.mkdir(parents=True, exist_ok=True)
     engine = choice.choose(
         options.engine,

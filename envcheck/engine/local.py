@@ -91,8 +91,9 @@ def _run(
         try:
             started.wait(deadline)
         finally:
-            # The whole session, for a wrapper script leaves the interpreter running.
-            child.kill(started)
+            # Politely first: the guest then ends what its trials started in sessions of their own
+            # (compilers). Then the whole session, for a wrapper script leaves the interpreter.
+            child.end(started)
         return _tail(out), _tail(err)
 
 

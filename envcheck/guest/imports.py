@@ -15,10 +15,19 @@ from envcheck.guest.forked import Work
 _MAX_ERROR, _MAX_LINE = 4000, 300
 # The file tells an exception from a module that ends its process with the same code, and a
 # module that was imported from one that ends its process as if all was well.
+# Extensions of PyTorch link its libraries without saying where they lie: PyTorch documents that
+# `import torch` comes first, so one that lacks a library is tried once more after it.
 _SCRIPT = """\
 import importlib
+import importlib.util
 try:
-    importlib.import_module({name!r})
+    try:
+        importlib.import_module({name!r})
+    except ImportError as error:
+        if "cannot open shared object" not in str(error) or not importlib.util.find_spec("torch"):
+            raise
+        importlib.import_module("torch")
+        importlib.import_module({name!r})
     said = "ok"
 except SystemExit:
     raise

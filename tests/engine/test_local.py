@@ -18,7 +18,7 @@ from building import SM80, SM80_PTX80, site, venv, wheel
 from running import envcheck, report
 
 from envcheck.core.model import Distribution
-from envcheck.core.request import Collected
+from envcheck.core.request import Collected, CompileRequest, Request
 from envcheck.engine import local
 from envcheck.errors import EnvcheckError, FileUnavailable
 
@@ -507,6 +507,23 @@ def test_an_environment_that_hangs_is_ended_too(
     with pytest.raises(EnvcheckError, match="took more than 1 s") as caught:
         local.collect(script(tmp_path / "python", text))
     assert caught.value.exit_code == 1
+    assert is_gone(int(pid.read_text()))
+
+
+def test_what_an_import_started_ends_with_the_guest(tmp_path: Path) -> None:
+    """At the deadline as at Ctrl-C; of a compile these are ninja, nvcc and its parts."""
+    environment, pid = venv(tmp_path / "venv"), tmp_path / "pid"
+    source = (
+        "import pathlib, subprocess, time\n"
+        "started = subprocess.Popen(['sleep', '300'])\n"
+        f"pathlib.Path({str(pid)!r}).write_text(str(started.pid))\ntime.sleep(300)\n"
+    )
+    (site(environment) / "starts.py").write_text(source)
+    wanted = CompileRequest(
+        target="sm_120", root=str(tmp_path), cache=str(tmp_path / "cache"), imports=("starts",)
+    )
+    with pytest.raises(EnvcheckError, match="took more than 8 s"):
+        local.run_guest(python_of(environment), Request(compile=wanted), seconds=8)
     assert is_gone(int(pid.read_text()))
 
 

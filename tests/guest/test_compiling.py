@@ -142,6 +142,21 @@ def test_each_import_ends_in_its_own_way(run: Run) -> None:
     assert all((e.origin, e.built) == ("", None) for e in found.values())
 
 
+def test_an_extension_that_needs_torch_first_is_imported_after_it(
+    run: Run, environment: Path
+) -> None:
+    """As in PyTorch's tutorial: `import torch` loads libc10.so, `import lltm_cpp` needs it."""
+    lost = "libc10.so: cannot open shared object file: No such file or directory"
+    site = environment / "path"
+    source = f"import sys\nif 'torch' not in sys.modules: raise ImportError({lost!r})\n"
+    (site / "lltm_cpp.py").write_text(source)
+    found = imported(run(imports=("lltm_cpp",)))
+    assert found["lltm_cpp"].message == f"ImportError: {lost}"
+    (site / "torch.py").write_text("")
+    found = imported(run(imports=("lltm_cpp",)))
+    assert found["lltm_cpp"].imported.status == "ok"
+
+
 def test_nothing_to_do_is_done_and_the_environment_is_told_as_ever(run: Run) -> None:
     collected = run()
     assert imported(collected) == {}
