@@ -110,7 +110,7 @@ def make_image(engine: docker.Docker, images: Images) -> Make:
     client = buildkit.find()
 
     def make(name: str, text: str, *arguments: str) -> str:
-        tag = f"{PREFIX}-{name}:latest"
+        tag = f"{PREFIX}-{name}:{images.session}"
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "Dockerfile").write_text(text)
             Path(folder, "file").write_text("hello\n")

@@ -80,7 +80,7 @@ def unmount(folder: Path) -> None:
     """Undo what an engine has mounted below a folder, which keeps it from being removed."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     for place in [line.split(" ")[1] for line in reversed(lines)]:
-        if Path(place.encode().decode("unicode_escape")).is_relative_to(folder / "."):
+        if folder in Path(place.encode().decode("unicode_escape")).parents:
             subprocess.run(["umount", "-l", place], check=False)
 
 
@@ -89,7 +89,9 @@ class Images:
 
     def __init__(self, engine: docker.Docker) -> None:
         self.engine = engine
-        self.label = f"envcheck.tests={uuid.uuid4().hex}"
+        self.session = uuid.uuid4().hex[:12]
+        """A tag of these tests, which those of others do not take."""
+        self.label = f"envcheck.tests={self.session}"
         self.pulled: list[str] = []
         images = engine._client.images.list()
         self.tags = {tag: image.id for image in images for tag in image.tags}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from places import Place, findings, network
+from real_engine import Images
 from running import envcheck
 
 from envcheck import catalog
@@ -190,9 +191,14 @@ def test_asking_for_more_than_was_done_is_inconclusive_and_builds_nothing(built:
     assert {line.rsplit(": ", 1)[-1] for line in steps if "packages" in line} == {"cached"}
 
 
-def test_an_image_whose_labels_lie_is_found(engine: Docker, built: Done, make_image) -> None:
-    engine._client.api.tag(built.image("blackwell"), "envcheck-test-torch", "latest")
-    text = 'FROM envcheck-test-torch:latest\nLABEL torch.version="2.8.0" cuda.version="12.8"\n'
+def test_an_image_whose_labels_lie_is_found(
+    engine: Docker, images: Images, built: Done, make_image
+) -> None:
+    engine._client.api.tag(built.image("blackwell"), "envcheck-test-torch", images.session)
+    text = (
+        f"FROM envcheck-test-torch:{images.session}\n"
+        'LABEL torch.version="2.8.0" cuda.version="12.8"\n'
+    )
     image = make_image("lies-of-torch", text)
     done = envcheck(
         "check", "--image", image, "--arch", "blackwell", "--format", "json", timeout=900

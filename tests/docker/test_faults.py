@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from real_engine import Started
+from real_engine import Started, guests
 
 from envcheck.core import codec
 from envcheck.core.request import Collected, Request
@@ -45,15 +45,15 @@ def run(engine: Docker, image: str, **limits: float) -> Collected:
     return codec.loads(Collected, answer.document, name="answer")
 
 
-def guests(engine: Docker) -> list[object]:
-    """Return the guests' containers; not by `containers.list`, which fails when one goes away."""
-    return engine._client.api.containers(all=True, filters={"label": container.LABEL})
-
-
 @pytest.fixture(autouse=True)
-def no_container_is_left(engine: Docker) -> Iterator[None]:
+def no_container_is_left(
+    engine: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    # What a guest sees lies there, which tells ours from others'.
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield
-    assert guests(engine) == []
+    assert guests(engine, tmp_path) == []
 
 
 # --- images that are only looked at
@@ -234,14 +234,14 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
 def test_ctrl_c_leaves_no_container(
-    engine: Docker, plain_base: str, make_image: Make, delay: float
+    engine: Docker, plain_base: str, make_image: Make, tmp_path: Path, delay: float
 ) -> None:
     image = make_image("slow", PROBE.format(base=plain_base, lines='"exec sleep 1000"'))
     variables = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED, image], env=variables) as child:
         try:
             deadline = time.monotonic() + 60
-            while not guests(engine):
+            while not guests(engine, tmp_path):
                 assert time.monotonic() < deadline
             time.sleep(delay)
             child.send_signal(signal.SIGINT)
@@ -355,12 +355,14 @@ def test_a_full_disk(
     """A second engine on a small file system; the build fills what the base left free."""
     if os.geteuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("needs root and dockerd")
-    # Loading an image takes its size twice for a while.
-    size = engine.inspect(base).size * 5 // 2
+    # Loading an image takes its size twice for a while; then as much again, sent and copied,
+    # finds no room.
+    taken = engine.inspect(base).size
+    size = taken * 5 // 2
     filler = tmp_path / "filler"
     filler.mkdir()
     with (filler / "setup.py").open("wb") as handle:
-        handle.truncate(512 << 20)
+        handle.truncate(taken)
     with tempfile.TemporaryDirectory(prefix="envcheck-full-", dir="/var/tmp") as folder:
         place = Path(folder)
         mounted = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
