@@ -27,7 +27,10 @@ def network(folder: Path) -> list[str]:
         words += ["--ca-file", authority]
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    values = dict(re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed, re.MULTILINE))
+    values = {}
+    for section in ("global", "install", ":env:"):  # as pip ranks them
+        pattern = rf"^{section}\.([\w-]+)='(.*)'$"
+        values.update(re.findall(pattern, listed, re.MULTILINE))
     found = {key: values.get(key.replace("_", "-"), "") for key in KNOWS}
     # A folder of this machine is in no container.
     addresses = {key: value for key, value in found.items() if value.startswith("http")}
