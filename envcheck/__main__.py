@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+from typing import NoReturn
 
 
 def main() -> int:
@@ -12,6 +14,7 @@ def main() -> int:
     from envcheck.errors import EnvcheckError, FileUnavailable
 
     _open_standard_streams()
+    _end_in_order()
     try:
         from envcheck import cli
 
@@ -27,6 +30,9 @@ def main() -> int:
         if error.exit_code == 1:
             _say("nothing was verified")
         return error.exit_code
+    except _Cancelled as cancelled:
+        _say("interrupted; nothing was verified")
+        return 128 + cancelled.number
     except KeyboardInterrupt:
         _say("interrupted; nothing was verified")
         return 130
@@ -52,6 +58,28 @@ def main() -> int:
         _discard_stdout()
         return 1
     return code
+
+
+def _end_in_order() -> None:
+    """Let containers, compilers and temporary files end with us, as they do at Ctrl-C.
+
+    Whoever cancels a job (CI, timeout, a closed terminal) sends these signals.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _cancelled)
+
+
+class _Cancelled(KeyboardInterrupt):
+    """A signal that ends the process, in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def _cancelled(number: int, _: object) -> NoReturn:
+    raise _Cancelled(number)
 
 
 def _open_standard_streams() -> None:

@@ -126,7 +126,7 @@ class _Work:
         if found is not None:
             return found, True
         inventory = self.gather(final, builder)
-        if name is not None:
+        if name is not None and remembered.is_lasting(inventory):
             remembered.keep(name, inventory)
         return inventory, False
 

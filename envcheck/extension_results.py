@@ -52,6 +52,7 @@ def _join(wanted: Wanted, results: dict[str, Result], tried: Extension | None) -
         said=result.tail if result is not None else (),
         imported=imported.imported if imported is not None else None,
         message=imported.message if imported is not None else "",
+        cuda_sources=wanted.source is not None and any(wanted.source.rglob("*.cu")),
         smoke=wanted.smoke,
     )
 

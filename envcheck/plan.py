@@ -13,7 +13,7 @@ from envcheck.core.model import Target
 from envcheck.engine import locking
 from envcheck.engine import recipe as recipes
 from envcheck.engine.recipe import Recipe
-from envcheck.errors import UsageError
+from envcheck.errors import DocumentInvalid, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,12 @@ def plan(target: Target, settings: Config, work: Path) -> Plan:
     if row is None:
         known = [a.name for a in targets.catalogue().architectures if a.image is not None]
         message = f"{target.name}: no image is defined for {target.sm}"
-        raise UsageError(message, remedy=f"--arch {' or '.join(known)}")
+        raise UsageError(message, remedy=f"--arch {known[-1]} (there are {', '.join(known)})")
     folders = (catalog.shipped(), *settings.kernels)
-    kernels = catalog.load_all(folders)
+    try:
+        kernels = catalog.load_all(folders)
+    except DocumentInvalid as error:
+        raise UsageError(error.message, remedy="correct that kernel.toml") from None
     recipe = _with_lock(recipes.of_architecture(row), settings)
     if settings.base_name is not None:
         recipe = replace(recipe, base=settings.base_name, base_digest=settings.base_digest)

@@ -39,6 +39,23 @@ def load(name: str) -> Inventory | None:
         return None
 
 
+def is_lasting(inventory: Inventory) -> bool:
+    """Say whether the same image would say the same tomorrow.
+
+    What was late or killed may have been so because the machine was busy or full.
+    """
+    compiled = inventory.compiled
+    if compiled is None:
+        return True
+    outcomes = [compiled.outcome, *(p.outcome for p in compiled.assemblers)]
+    outcomes += [e.imported for e in compiled.extensions if e.imported is not None]
+    if compiled.triton is not None:
+        outcomes += [compiled.triton.outcome, *(c.outcome for c in compiled.triton.compilations)]
+    if compiled.cuda is not None:
+        outcomes += [compiled.cuda.outcome, *(k.outcome for k in compiled.cuda.kernels)]
+    return not any(o.status == "timed-out" or o.signal in ("SIGKILL", "SIGALRM") for o in outcomes)
+
+
 def keep(name: str, inventory: Inventory) -> None:
     """Keep facts; where that is not possible they are gathered again next time."""
     path = _file(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,29 @@ def test_keygen_with_nobody_to_ask_is_a_usage_error(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "ENVCHECK_PASSPHRASE" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_job_that_is_cancelled_leaves_nothing_running(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """CI, `timeout` and a closed terminal do not send Ctrl-C."""
+    pid, python = tmp_path / "pid", tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {pid}.new\nmv {pid}.new {pid}\nwait\n")
+    python.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    with subprocess.Popen(
+        [*COMMAND, "check", "--arch", "ada", "--python", str(python)],
+        env=environment({"TMPDIR": str(tmp_path / "tmp")}),
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        for _ in range(200):
+            if pid.exists():
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+    time.sleep(0.2)
+    status = Path(f"/proc/{pid.read_text().strip()}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert not list((tmp_path / "tmp").iterdir())

@@ -63,6 +63,13 @@ def _judge(question: Question, one: Extension) -> Finding:
         )
         remedy = f"take the fixed -gencode flags out of {one.origin}"
         return CHECK.finding(one.name, Status.WARN, message, remedy=remedy, evidence=evidence)
+    if one.built and one.cuda_sources and not held:
+        message = (
+            "built and imported, but nothing of its .cu files is in it: most likely its setup.py "
+            "asks torch.cuda.is_available(), which is False without a card"
+        )
+        remedy = "build its CUDA code regardless of torch.cuda.is_available()"
+        return CHECK.finding(one.name, Status.WARN, message, remedy=remedy, evidence=evidence)
     return CHECK.finding(one.name, Status.PASS, _praise(one, held), evidence=evidence)
 
 

@@ -77,6 +77,13 @@ def _judge(question: Question, name: str, made: list[Compilation]) -> Finding:
         return CHECK.finding(name, Status.PASS, message, domain=Domain.KERNEL, evidence=evidence)
     lost = [c for c in failed if not _is_passed_over(c, made)]
     cause = (lost or failed)[0]
+    if not cause.function:
+        # Not even what there is to compile is known: that is the kernel's fault, not Triton's.
+        message = f"kernel.py cannot be loaded: {cause.message or cause.outcome.status}"
+        remedy = f"correct kernel.py of {name}"
+        return CHECK.finding(
+            name, Status.FAIL, message, remedy=remedy, domain=Domain.KERNEL, evidence=evidence
+        )
     count = f"{len(failed)} of {len(made)} do not compile"
     message = f"{count}: {_label(cause)}: {cause.message or cause.outcome.status}"
     return CHECK.finding(

@@ -15,7 +15,7 @@ from envcheck.commands.documents import save
 from envcheck.commands.judging import answer
 from envcheck.commands.sealing import load_key, now, seal
 from envcheck.core.model import Report, Target
-from envcheck.errors import UsageError
+from envcheck.errors import EnvcheckError, FileUnavailable, UsageError
 
 if TYPE_CHECKING:
     from envcheck.building import Made
@@ -33,7 +33,15 @@ def build(options: argparse.Namespace) -> int:
     from envcheck.output import building as output
 
     with output.build(quiet=options.quiet) as shown, tempfile.TemporaryDirectory() as work:
-        reports = [_one(options, settings, t, key, shown, Path(work)) for t in options.arch]
+        reports: list[Report] = []
+        try:
+            reports.extend(
+                _one(options, settings, target, key, shown, Path(work)) for target in options.arch
+            )
+        except EnvcheckError:
+            if reports:
+                answer(options, reports)  # what was verified before counts
+            raise
     return answer(options, reports)
 
 
@@ -80,7 +88,7 @@ def _require_folder(options: argparse.Namespace) -> None:
         return
     if path.exists() or path.suffix:
         message = f"{path}: with several --arch, --save-inventory must be a folder"
-        raise UsageError(message, remedy=f"--save-inventory {path.with_suffix('')}")
+        raise UsageError(message, remedy="--save-inventory inventories/")
     path.mkdir(parents=True)
 
 
@@ -107,7 +115,11 @@ def _one(
     log: Path = options.log or remembered.cache_folder() / "logs" / f"{name}.log"
     if options.log is not None and len(options.arch) > 1:
         log = log.with_name(f"{log.stem}.{name}{log.suffix}")
-    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{log}: the log cannot be written: {error.strerror}"
+        raise FileUnavailable(message, remedy="--log FILE") from None
     engine = choice.choose(
         options.engine,
         builder=options.builder,

@@ -29,7 +29,7 @@ def load_key(options: argparse.Namespace) -> SigningKey | None:
     if len({t.name for t in options.arch}) > 1 and not options.output.is_dir():
         if options.output.exists() or options.output.suffix:
             message = f"{options.output}: with several --arch, -o must be a folder"
-            raise UsageError(message, remedy=f"-o {options.output.with_suffix('')}")
+            raise UsageError(message, remedy="-o manifests/")
         options.output.mkdir(parents=True)
     from envcheck import sign
 

@@ -157,6 +157,8 @@ class Extension:
     """Of a process that did nothing but import it; None where it was not tried."""
     message: str = ""
     """The line that says why importing it failed; empty when it did not."""
+    cuda_sources: bool = False
+    """Whether there are .cu files among its sources; False where they are not here."""
     smoke: str | None = None
     """`module:callable`, to be called on a card; None where nobody named one."""
 

@@ -81,6 +81,6 @@ def phases(steps: tuple[Step, ...]) -> Iterator[tuple[str, float]]:
     totals: dict[str, float] = {}
     for step in steps:
         match = re.match(r"\[(?P<stage>[a-z]+)[\] ]", step.name)
-        stage = match["stage"] if match is not None else "engine"
+        stage = match["stage"] if match is not None and match["stage"] != "internal" else "engine"
         totals[stage] = totals.get(stage, 0.0) + (step.seconds or 0.0)
     yield from totals.items()

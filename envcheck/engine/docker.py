@@ -17,7 +17,7 @@ from envcheck.engine.content_digest import Content, Read
 from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress, Step
 from envcheck.engine.recipe import Recipe
 from envcheck.engine.stream import as_file
-from envcheck.errors import EnvcheckError, FileUnavailable
+from envcheck.errors import EnvcheckError, FileUnavailable, UsageError
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _ANSWER_WITHIN = 60
+_NO_REFERENCE = (
+    "invalid reference format",
+    "invalid checksum digest",
+    "Resource ID was not provided",
+)
 _START = "start Docker, or set DOCKER_HOST (podman: unix:///run/user/UID/podman/podman.sock)"
 
 
@@ -222,6 +227,11 @@ class Docker:
             said = str(error.explanation or error) if isinstance(error, APIError) else str(error)
             if isinstance(error, APIError) and error.status_code == 404:
                 raise FileUnavailable(said) from None
+            if any(text in said for text in _NO_REFERENCE):
+                message = f"no image has such a name: {said}"
+                raise UsageError(
+                    message, remedy="NAME:TAG, or NAME@sha256:... (64 hex digits)"
+                ) from None
             message = f"the engine at {self._host} failed: {said}"
             raise EnvcheckError(message, remedy="docker info") from None
 

@@ -64,7 +64,7 @@ def of_architecture(architecture: Architecture) -> Recipe:
     if row is None:
         known = [a.name for a in targets.catalogue().architectures if a.image is not None]
         message = f"{architecture.name}: no image is defined for this architecture"
-        raise UsageError(message, remedy=f"--arch {' or '.join(known)}")
+        raise UsageError(message, remedy=f"--arch {known[-1]} (there are {', '.join(known)})")
     folder = targets.data_file().parent
     return Recipe(
         target=architecture.name,

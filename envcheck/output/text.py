@@ -55,7 +55,7 @@ def render(reports: Sequence[Report], stream: IO[str], *, verbosity: int) -> Non
         console.print()
     for report in reports:
         line = visible(str(report.summary["line"]))
-        console.print(Text(line, style=_VERDICTS[report.verdict]))
+        console.print(Text(line, style=_VERDICTS[report.verdict]), soft_wrap=True)
     stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
 

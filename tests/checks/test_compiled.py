@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from inventories import ask, container, device_file, distribution, environment, question
 
+from envcheck import remembered
 from envcheck.checks import CHECKS
 from envcheck.core.compiled import (
     AssemblerProbe,
@@ -285,6 +286,15 @@ def test_triton_code_for_another_card_is_no_success() -> None:
     assert "sm_80 code does not run on sm_120" in finding.message
 
 
+def test_a_kernel_that_cannot_be_loaded_is_no_reason_for_another_torch() -> None:
+    raised = Outcome(status="raised", error="SyntaxError: invalid syntax (kernel.py, line 55)")
+    lost = compilation("", function="", dtype="", outcome=raised, message=raised.error or "")
+    (finding,) = asked(KERNELS, compiled(triton=triton(lost)))
+    assert finding.status is Status.FAIL
+    assert finding.message == f"kernel.py cannot be loaded: {raised.error}"
+    assert finding.remedy == "correct kernel.py of matmul"
+
+
 def test_a_cuda_kernel_must_hold_what_was_asked_for() -> None:
     (good,) = asked(CUDA, compiled(cuda=cuda_kernels("s120")))
     assert good.status is Status.PASS
@@ -437,3 +447,34 @@ def test_less_than_what_is_required_is_inconclusive() -> None:
 def test_assurance_without_any_check_of_it_is_none() -> None:
     assert reached((), ()) is Assurance.SCANNED
     assert ask(EXTENSIONS, environment(), "sm_120")[0].status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lasting"),
+    [
+        (OK, True),
+        (EXITED, True),
+        (Outcome(status="crashed", signal="SIGSEGV"), True),
+        (Outcome(status="timed-out"), False),
+        (Outcome(status="crashed", signal="SIGKILL"), False),
+    ],
+)
+def test_what_a_busy_machine_may_have_caused_is_not_remembered(
+    outcome: Outcome, lasting: bool
+) -> None:
+    assert remembered.is_lasting(extension(imported=outcome)) is lasting
+    late = triton(compilation(SMALL, 1, outcome=outcome))
+    assert remembered.is_lasting(compiled(triton=late)) is lasting
+
+
+def test_an_extension_that_was_built_without_its_cuda_code_is_told() -> None:
+    """`CUDAExtension if torch.cuda.is_available() else CppExtension`, built without a card."""
+    one = Extension(name="mine", origin="mine", built=True, imported=OK, cuda_sources=True)
+    plain = replace(device_file("mine/_C.so"), skipped="no device code")
+    owner = distribution("mine", "1.0", "mine/_C.so", "mine/__init__.py")
+    inventory = environment(plain, distributions=(owner,))
+    (finding,) = asked(EXTENSIONS, compiled(inventory, extensions=(one,)))
+    assert finding.status is Status.WARN
+    assert "nothing of its .cu files is in it" in finding.message
+    pure = replace(one, cuda_sources=False)
+    assert asked(EXTENSIONS, compiled(inventory, extensions=(pure,)))[0].status is Status.PASS

@@ -364,7 +364,7 @@ def test_an_architecture_without_an_image_says_which_have_one() -> None:
     turing = next(a for a in targets.catalogue().architectures if a.name == "turing")
     with pytest.raises(UsageError) as caught:
         recipe.of_architecture(turing)
-    assert caught.value.remedy == "--arch ada or hopper or blackwell"
+    assert caught.value.remedy == "--arch blackwell (there are ada, hopper, blackwell)"
 
 
 def test_extensions_are_copied_without_what_was_built_from_them(tmp_path: Path) -> None:
