@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from envcheck.engine import child, faults, venv_folder
+from envcheck.engine import child, faults, pip_config, venv_folder
 from envcheck.engine import recipe as recipes
 from envcheck.engine.build_log import clean
 from envcheck.engine.protocol import Progress, Step
@@ -132,9 +132,10 @@ class VenvBuild:
         if name != "extensions":
             self._tell(name, "running")
         start = time.monotonic()
+        hide = pip_config.hider(self._recipe.pip_config)
 
         def read(line: str) -> None:
-            text = clean(line)
+            text = hide(clean(line))
             handle.write(text + "\n")
             self._tail.append(text)
             self._hear(name, text)

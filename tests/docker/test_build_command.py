@@ -301,12 +301,15 @@ def test_an_engine_that_is_nowhere(place: Place) -> None:
     assert f"error: no engine answers at {NOWHERE}: No such file or directory" in said
 
 
-def test_without_an_engine_a_venv_is_built_and_that_is_said(place: Place) -> None:
+def test_without_an_engine_a_venv_is_built_and_that_is_said(place: Place, index) -> None:
     done = place.build(env={"DOCKER_HOST": NOWHERE})
     assert done.returncode == 0, done.stderr
     told = f"no engine answers at {NOWHERE}: No such file or directory: building a venv in"
     assert told in done.stderr
     assert list(place.folder.glob(".envcheck/blackwell/**/torch/version.py"))
+    assert "tiny==1.0" in place.logs()
+    for secret in (PASSWORD, MARKER, f"127.0.0.1:{index.port}"):
+        assert secret not in place.logs() + done.stderr + done.stdout
 
 
 def test_a_base_that_is_nowhere(place: Place) -> None:
