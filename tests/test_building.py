@@ -206,6 +206,7 @@ def test_two_builds_of_the_same_are_the_same(tmp_path: Path) -> None:
         ("", ("--sign", "key.pem"), 2, "--sign and -o belong together"),
         ("", ("--config", "gone.toml"), 3, "gone.toml"),
         ('kernels = ["gone"]\n', (), 2, "gone"),
+        ("", ("--save-inventory", "gone/facts.json"), 3, "there is no folder gone"),
     ],
 )
 def test_what_cannot_be_built_is_said_before_anything_is(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcheck.commands.documents import save
+from envcheck.commands.documents import require_writable, save
 from envcheck.commands.judging import answer
 from envcheck.commands.sealing import load_key, now, seal
 from envcheck.core.model import Report, Target
@@ -30,6 +30,8 @@ def build(options: argparse.Namespace) -> int:
     options.arch = list({t.name: t for t in _targets(options, settings)}.values())
     _require_folder(options)
     key = load_key(options)
+    for path in (options.output, options.save_inventory, options.log):
+        require_writable(path)
     from envcheck.output import building as output
 
     with output.build(quiet=options.quiet) as shown, tempfile.TemporaryDirectory() as work:

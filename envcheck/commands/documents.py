@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -27,6 +28,19 @@ def save(options: argparse.Namespace, inventory: Inventory, name: str = "invento
     if path is not None:
         path = path / f"{name}.json" if path.is_dir() else path
         atomic.write(path, codec.dumps(inventory).encode())
+
+
+def require_writable(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before long work; raises FileUnavailable."""
+    if path is None:
+        return
+    folder = path if path.is_dir() else path.parent
+    if not folder.is_dir():
+        message = f"{path}: there is no folder {folder}"
+        raise FileUnavailable(message, remedy=f"mkdir -p {folder}")
+    if not os.access(folder, os.W_OK):
+        message = f"{path}: the folder {folder} cannot be written to"
+        raise FileUnavailable(message, remedy="name a file in a folder of yours")
 
 
 def read_document(path: Path) -> bytes:
