@@ -108,7 +108,11 @@ def end_all() -> None:
 
 
 def excerpt(lines: list[str]) -> list[str]:
-    """Return what compilers called an error, and the end: setuptools buries the one in the other."""
+    """Return what compilers called an error, and the end: setuptools buries the one in the other.
+
+    Not where pip looked: an address of one's own network has no place in a manifest.
+    """
+    lines = [line for line in lines if not line.lstrip().startswith("Looking in ")]
     cause = re.compile(r"\b(fatal )?error\b ?[:#]|undefined reference|not found", re.IGNORECASE)
     causes = [line for line in lines[:-_TAIL] if cause.search(line)]
     return [*causes[:_CAUSES], *lines[-_TAIL:]]

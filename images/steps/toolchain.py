@@ -46,7 +46,7 @@ def link_tree(tree: Path) -> None:
     library = _CUDA / "lib64"
     library.mkdir()
     (_CUDA / "lib").symlink_to("lib64")
-    for path in sorted((tree / "lib").iterdir()):
+    for path in sorted((tree / "lib").glob("*")):
         (library / path.name).symlink_to(path)
         stem, found, _ = path.name.partition(".so.")
         plain = library / f"{stem}.so"

@@ -162,6 +162,8 @@ def test_the_cause_is_dug_out_from_under_the_traceback(steps) -> None:
     excerpt = steps("extensions").excerpt(lines)
     assert (excerpt[0], excerpt[-1]) == ("x.cu(3): error: identifier undefined", "the end")
     assert len(excerpt) < 50
+    looked = ["Looking in indexes: https://index.example/simple", "  Looking in links: /x", "end"]
+    assert steps("extensions").excerpt(looked) == ["end"]
 
 
 def test_where_a_wheel_lay_is_forgotten(steps, tmp_path: Path) -> None:
