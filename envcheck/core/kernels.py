@@ -55,6 +55,9 @@ FORMATS = {
     "fp32-truncated": Format(roundoff=2.0**-23, least=2.0**-126),
     # Those for fp8 keep 13 bits of mantissa (SageAttention2, arXiv 2411.10958, section 3.2).
     "fp22-truncated": Format(roundoff=2.0**-13, least=2.0**-126),
+    # Matrix units read 10 bits of an operand's mantissa (PTX ISA, wmma with .tf32); what is
+    # below them may be cut off, of each of the two operands of a product.
+    "tf32-operands": Format(roundoff=2.0**-9, least=0.0),
     "fp16": Format(roundoff=2.0**-11, least=2.0**-25),
     "bf16": Format(roundoff=2.0**-8, least=2.0**-126),
 }

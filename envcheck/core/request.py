@@ -42,6 +42,20 @@ class CompileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteRequest:
+    """What is to be run on a card."""
+
+    budget: float = 60
+    """Seconds; what does not fit is left out, the most valuable things come first."""
+    seed: int = 1
+    """Of all random operands."""
+    families: tuple[str, ...] = ()
+    """Of operations, such as `matmul`; empty for all."""
+    device: str = "cuda"
+    """`cpu` runs the same without a card, to try out the operations themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What one run of the guest is to do; without `compile` it only looks."""
 

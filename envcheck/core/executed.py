@@ -1,0 +1,134 @@
+"""What running operations on one card left behind: facts about numbers, unjudged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envcheck.core.compiled import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card that everything ran on, as its driver and torch describe it."""
+
+    name: str
+    """`NVIDIA GeForce RTX 5090`."""
+    sm: str
+    """`sm_120`."""
+    uuid: str
+    """`GPU-...`, or `MIG-...` of a slice; empty where torch does not say."""
+    total_memory: int
+    """Bytes."""
+    free_memory: int
+    """Bytes, before anything ran."""
+    driver: str | None
+    """`580.65.06`; None where the driver's files do not say."""
+    mig: bool
+    """Whether it is a slice of a card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One output, compared with what float64 gives for the same operands.
+
+    Of two calls with the same operands the worse one is told.
+    """
+
+    output: str
+    """`out`, or `d_x` for the gradient with respect to the operand `x`."""
+    dtype: str
+    """`float16`."""
+    device: str
+    """Where the output was: `cuda` or, when the card was not what computed it, `cpu`."""
+    sha256: str
+    """Over the bytes of the first call's output, as a contiguous array: compares two cards."""
+    finite: bool
+    """Whether every element is a number, or is none where the reference is none too."""
+    relative: float | None = None
+    """Norm of the difference over the norm of the reference; None where it cannot be had."""
+    worst: float | None = None
+    """The worst element in units of its bound; None where no bound could be derived or where
+    the output is not finite."""
+    exact: bool | None = None
+    """Whether it is what must come out to the last bit; None where roundings are allowed."""
+    same_again: bool | None = None
+    """Whether a second call gave the same bytes; None where there was none."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the card computed what was asked for, as far as arithmetic allows."""
+        bounded = self.worst is None or self.worst <= 1
+        return self.finite and self.exact is not False and bounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One operation, run once forward or backward (and once more to compare)."""
+
+    op: str
+    """`mm`."""
+    family: str
+    """`matmul`."""
+    dtype: str
+    """Of the operands: `tf32` is fp32 that matrix units may shorten."""
+    case: str
+    """`M=301 N=517 K=1111 transposed`."""
+    direction: str
+    """`forward` or `backward`."""
+    seed: int
+    """Of the operands."""
+    outcome: Outcome
+    message: str = ""
+    """The line that says why it failed; empty when it did not."""
+    outputs: tuple[Measured, ...] = ()
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels that ran on the card, where it matters which ones did."""
+    warnings: tuple[str, ...] = ()
+    """What torch said about falling back, skipping, or not recognizing something."""
+    milliseconds: float | None = None
+    """Of the second call, until the card was done."""
+    first: float | None = None
+    """Milliseconds of the first call: loading and compiling of what it runs included."""
+    source: str = ""
+    """Where the rule of the bound is written."""
+    deterministic: bool = True
+    """Whether two calls are meant to give the same bytes; sums by atomics are not."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it ran, and every output holds."""
+        return self.outcome.ok and bool(self.outputs) and all(o.holds for o in self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What one row of processes cost: trials of one family and dtype."""
+
+    family: str
+    dtype: str
+    seconds: float
+    processes: int
+    """One, and one more for each trial that ended its process."""
+    warnings: tuple[str, ...] = ()
+    """What was written to stderr about falling back, skipping, or not recognizing something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What ran on one card."""
+
+    outcome: Outcome
+    """Of the process that imported torch and started the others."""
+    message: str = ""
+    """Why it failed; empty when it did not."""
+    card: Card | None
+    """None where none could be used."""
+    torch: str | None
+    """Version, None when it could not be imported."""
+    cuda: str | None = None
+    """Of the CUDA that torch was made with; None for a torch without."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What was set before every run, because it changes numbers."""
+    runs: tuple[Run, ...] = ()
+    groups: tuple[Group, ...] = ()

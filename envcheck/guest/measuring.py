@@ -1,0 +1,236 @@
+"""One operation on one card: called twice, forward and backward, and compared with float64."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from envcheck.core.compiled import Outcome
+from envcheck.core.executed import Measured, Run
+from envcheck.core.kernels import Tolerance
+from envcheck.guest import listening, words
+from envcheck.guest.operands import Operands, difference
+from envcheck.guest.ops import settings
+from envcheck.guest.ops.layouts import arranged
+from envcheck.guest.ops.op import Case, Expected, Op, Tensor, Tensors
+from envcheck.guest.ops.torches import torch
+
+_POISON, _SMALL_POISON, _SMALL_BLOCKS = 1 << 27, 1 << 19, 32
+"""Bytes of a large block and of small ones, which allocators keep apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One case of one operation for one dtype."""
+
+    op: Op
+    dtype: str
+    case: Case
+    seed: int
+    device: str
+
+    def run(self, direction: str, outcome: Outcome, **facts: Any) -> Run:
+        """Return what is known of a run of it."""
+        return Run(
+            op=self.op.name,
+            family=self.op.family,
+            dtype=self.dtype,
+            case=self.case.label,
+            direction=direction,
+            seed=self.own_seed,
+            outcome=outcome,
+            message=words.reason(outcome),
+            source=self.rule.source,
+            deterministic=direction not in self.op.atomics,
+            **facts,
+        )
+
+    @property
+    def rule(self) -> Tolerance:
+        """How far off an output may be."""
+        return self.op.dtypes[self.dtype].tolerance
+
+    @property
+    def own_seed(self) -> int:
+        """Of the operands: that of the workload, mixed with the names."""
+        text = f"{self.seed} {self.op.name} {self.dtype} {self.case.label}"
+        return zlib.crc32(text.encode())
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Which runs it comes to."""
+        return ("forward", "backward") if self.op.gradients else ("forward",)
+
+
+def measure(task: Task) -> Iterator[Run]:
+    """Yield the runs of a task, each when it is done."""
+    torch().manual_seed(task.own_seed)
+    tf32 = settings.TF32 if task.dtype == "tf32" else {}
+    settings.pin({**settings.PINNED, **tf32, **task.op.settings})
+    for direction in task.directions:
+        started = time.monotonic()
+        try:
+            with listening.to_warnings() as heard:
+                facts = _Measurement(task).facts(direction)
+            yield task.run(direction, _took("ok", started), warnings=tuple(heard), **facts)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's outcome
+            outcome = _took("raised", started)
+            text = f"{type(error).__name__}: {error}"[:2000]
+            yield task.run(direction, replace(outcome, error=text))
+
+
+def _took(status: str, started: float) -> Outcome:
+    return Outcome(status=status, milliseconds=round((time.monotonic() - started) * 1000))
+
+
+class _Measurement:
+    """The operands of a task, and what is done with them."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, op, case = task, task.op, task.case
+        kind = "fp32" if task.dtype == "tf32" else task.dtype
+        self.draw = Operands(kind, seed=task.own_seed, pattern=case.pattern, device=task.device)
+        self.operands = {
+            name: tensor if name.startswith("_") else arranged(tensor, case.layout)
+            for name, tensor in op.inputs(case, self.draw).items()
+        }
+
+    def facts(self, direction: str) -> dict[str, Any]:
+        """Call twice, once more to watch where it matters, and compare."""
+        call: Callable[[], Tensors] = self._forward
+        given: Tensors = {}
+        if direction == "backward":
+            given = self._given()
+            call = partial(self._backward, given)
+        first, first_took = self._timed(call)
+        second, took = self._timed(call)
+        kernels: tuple[str, ...] = ()
+        if self.task.op.watched and self.task.device == "cuda":
+            kernels = listening.to_kernels(call)
+        expected = self._expected(given)
+        return {
+            "outputs": tuple(
+                self._compare(name, first[name], second[name], expected[name]) for name in first
+            ),
+            "kernels": kernels,
+            "milliseconds": took,
+            "first": first_took,
+        }
+
+    def _forward(self) -> Tensors:
+        with torch().no_grad():
+            return self.task.op.call(self.operands, self.task.case)
+
+    def _leaves(self) -> dict[str, Tensor]:
+        names = self.task.op.gradients
+        return {
+            n: t.detach().requires_grad_() if n in names else t for n, t in self.operands.items()
+        }
+
+    def _given(self) -> dict[str, Tensor]:
+        """Draw what flows back into each output that has a gradient."""
+        outputs = self.task.op.call(self._leaves(), self.task.case)
+        return {
+            f"grad_{name}": self.draw.values(*out.shape).to(out.dtype)
+            for name, out in outputs.items()
+            if out.requires_grad
+        }
+
+    def _backward(self, given: Tensors) -> Tensors:
+        leaves, names = self._leaves(), self.task.op.gradients
+        outputs = self.task.op.call(leaves, self.task.case)
+        found = torch().autograd.grad(
+            [outputs[n.removeprefix("grad_")] for n in given],
+            [leaves[n] for n in names],
+            list(given.values()),
+        )
+        return {f"d_{name}": part for name, part in zip(names, found, strict=True)}
+
+    def _timed(self, call: Callable[[], Tensors]) -> tuple[Tensors, float]:
+        poison(self.task.device)
+        started = time.perf_counter()
+        outputs = call()
+        synchronize(self.task.device)
+        return outputs, round((time.perf_counter() - started) * 1000, 3)
+
+    def _expected(self, given: Tensors) -> Mapping[str, Expected]:
+        whole = {
+            name: tensor.detach().to("cpu", torch().float64)
+            if tensor.is_floating_point()
+            else tensor.cpu()
+            for name, tensor in {**self.operands, **given}.items()
+        }
+        return self.task.op.reference(whole, self.task.case)
+
+    def _compare(self, name: str, first: Tensor, second: Tensor, expected: Expected) -> Measured:
+        digest = _digest(first)
+        again = _digest(second) == digest
+        exactly = self.task.case.pattern in self.task.op.exact or expected.get("exact", False)
+        found = [
+            compare(each, expected, self.task.rule, exactly=exactly)
+            for each in ((first,) if again else (first, second))
+        ]
+        worst = max(found, key=lambda f: (not f["finite"], f["exact"] is False, f["worst"] or 0))
+        return Measured(
+            output=name,
+            dtype=str(first.dtype).removeprefix("torch."),
+            device=first.device.type,
+            sha256=digest,
+            same_again=again,
+            **worst,
+        )
+
+
+def compare(
+    output: Tensor, expected: Expected, rule: Tolerance, *, exactly: bool
+) -> dict[str, Any]:
+    """Return `finite`, `relative`, `worst` and `exact` of one output."""
+    numbers = output.detach().cpu()
+    finite = bool(numbers.isfinite().all()) if numbers.is_floating_point() else True
+    facts: dict[str, Any] = {"finite": finite, "relative": None, "worst": None, "exact": None}
+    value = expected.get("value")
+    if value is None:
+        return facts
+    if numbers.shape != value.shape:
+        message = f"the output has the shape {tuple(numbers.shape)}, not {tuple(value.shape)}"
+        raise ValueError(message)
+    if exactly:
+        facts["exact"] = bool(numbers.double().equal(value.to(numbers.dtype).double()))
+    if finite:
+        bounded = "magnitude" in expected
+        value = value.double()
+        magnitude = expected["magnitude"].double() if bounded else value.abs()
+        full = {"terms": 1, **expected, "value": value, "magnitude": magnitude}
+        found = difference(numbers, full, rule)
+        facts["relative"] = found.relative
+        # Where the bound is zero, anything else is infinitely wrong, which `exact` says.
+        facts["worst"] = min(found.worst, 1e300) if bounded else None
+    return facts
+
+
+def poison(device: str) -> None:
+    """Leave numbers that are none in the memory that the next outputs will be put into."""
+    if device != "cuda":
+        return
+    make = partial(torch().full, fill_value=255, dtype=torch().uint8, device=device)
+    blocks = [make((_POISON,)), *(make((_SMALL_POISON,)) for _ in range(_SMALL_BLOCKS))]
+    blocks.clear()
+
+
+def synchronize(device: str) -> None:
+    """Wait for the card; raises what went wrong there."""
+    if device == "cuda":
+        torch().cuda.synchronize()
+
+
+def _digest(output: Tensor) -> str:
+    numbers = output.detach().cpu().contiguous()
+    size = numbers.numel() * numbers.element_size()
+    content = ctypes.string_at(numbers.data_ptr(), size) if size else b""
+    return hashlib.sha256(content).hexdigest()

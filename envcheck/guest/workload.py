@@ -1,0 +1,243 @@
+"""Run operations on the card, each group in a process of its own, within a budget of seconds.
+
+One child imports torch without touching the card and forks one for each family and dtype. A
+task that crashes, exits, hangs or leaves the card unusable ends its process and costs one
+run; what was to come after it goes on in the next process. Results go through a file, line
+by line, so that none is lost with the process that made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from envcheck.core import codec
+from envcheck.core.compiled import Outcome
+from envcheck.core.executed import Card, Executed, Group, Run
+from envcheck.core.request import ExecuteRequest
+from envcheck.core.sm import Sm
+from envcheck.guest import card, listening, measuring, trial, words
+from envcheck.guest.measuring import Task
+from envcheck.guest.ops import catalogue, settings
+from envcheck.guest.ops.op import Op
+
+_IMPORT_SECONDS = 120
+_START_SECONDS = 30
+_MAX_LOST = 4
+"""Processes that a group may lose before the rest of it is given up."""
+
+
+def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Executed:
+    """Run the operations in children of this process; what is known when they end."""
+    folder = tempfile.mkdtemp(prefix="envcheck-")
+    try:
+        journal = _Journal(os.path.join(folder, "all"))
+        work = partial(_execute_all, request, ops, folder)
+        ended = trial.run(work, deadline=request.budget + _IMPORT_SECONDS + _START_SECONDS)
+        facts, runs, groups = journal.read()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    about = codec.from_json(Card, facts["card"], "card") if facts.get("card") else None
+    return Executed(
+        outcome=replace(ended.outcome, stdout=(), stderr=()) if ended.outcome.ok else ended.outcome,
+        message=facts.get("message") or words.reason(ended.outcome),
+        card=about,
+        torch=facts.get("torch"),
+        cuda=facts.get("cuda"),
+        settings=facts.get("settings", {}),
+        runs=runs,
+        groups=groups,
+    )
+
+
+class _Journal:
+    """Lines of JSON in a file: facts, runs, groups, and where a process has got to."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def write(self, kind: str, value: object) -> None:
+        """Add one line, at once."""
+        with open(self.path, "a", encoding="utf-8") as handle:
+            handle.write(json.dumps([kind, codec.to_json(value)]) + "\n")
+
+    def lines(self) -> list[tuple[str, Any]]:
+        """Return what is there; a last line that was cut off does not count."""
+        found = []
+        with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as handle:
+            for line in handle:
+                with contextlib.suppress(ValueError):
+                    kind, value = json.loads(line)
+                    found.append((kind, value))
+        return found
+
+    def read(self) -> tuple[dict[str, Any], tuple[Run, ...], tuple[Group, ...]]:
+        """Return all facts, runs and groups."""
+        facts: dict[str, Any] = {}
+        for kind, value in (lines := self.lines()):
+            if kind == "facts":
+                facts |= value
+        runs = tuple(codec.from_json(Run, v, "run") for k, v in lines if k == "run")
+        return facts, runs, tuple(codec.from_json(Group, v, "g") for k, v in lines if k == "group")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """When to stop, and what the card can do."""
+
+    until: float
+    budget: float
+    sm: Sm | None
+
+    @property
+    def left(self) -> float:
+        return self.until - time.monotonic()
+
+
+def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> None:
+    """Import torch and fork; runs in a child, because importing it may be all it takes."""
+    journal, started = _Journal(os.path.join(folder, "all")), time.monotonic()
+    settings.pin_variables()
+    # Nothing that was compiled before may be taken for what is compiled now.
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        os.environ[name] = os.path.join(folder, name.lower())
+    torch = importlib.import_module("torch")
+    journal.write("facts", {"torch": torch.__version__, "cuda": torch.version.cuda})
+    sm = None
+    if request.device == "cuda":
+        seen = trial.run(_describe, deadline=_START_SECONDS)
+        if not isinstance(seen.value, dict):
+            journal.write("facts", {"message": words.reason(seen.outcome)})
+            return
+        journal.write("facts", seen.value)
+        sm = Sm.parse(seen.value["card"]["sm"])
+    limits = _Limits(until=started + request.budget, budget=request.budget, sm=sm)
+    for tasks in _groups(request, ops):
+        _run_group(tasks, limits, journal, folder)
+
+
+def _describe() -> dict[str, Any]:
+    return {"card": codec.to_json(card.describe()), "settings": settings.described()}
+
+
+def _groups(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
+    """Return the tasks of each family and dtype together, in the order of the operations."""
+    groups: dict[tuple[str, str], list[Task]] = {}
+    for op in ops:
+        if request.families and op.family not in request.families:
+            continue
+        for dtype in op.dtypes:
+            for case in op.pairs(dtype):
+                task = Task(op=op, dtype=dtype, case=case, seed=request.seed, device=request.device)
+                groups.setdefault((op.family, dtype), []).append(task)
+    return list(groups.values())
+
+
+def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: str) -> None:
+    """Run tasks in one process, and in more when one of them ends it."""
+    left, lost, processes, started = list(tasks), 0, 0, time.monotonic()
+    heard: list[str] = []
+    left = _without_those_not_for(left, limits.sm, journal)
+    while left:
+        if limits.left <= 0 or lost > _MAX_LOST:
+            why = f"left out: no time is left of {limits.budget:g} s"
+            if lost > _MAX_LOST:
+                why = f"left out after {lost} processes of {tasks[0].op.family} had been lost"
+            _not_run(left, why, journal)
+            break
+        own = _Journal(os.path.join(folder, "group"))
+        deadline = sum(task.op.deadline for task in left) + _START_SECONDS
+        work = partial(_run_tasks, left, own)
+        ended = trial.run(work, deadline=min(deadline, limits.left))
+        processes += 1
+        heard += ended.outcome.stderr
+        done = _take_over(left, own, ended.outcome, limits, journal)
+        lost += not ended.outcome.ok
+        left = left[done:]
+    journal.write(
+        "group",
+        Group(
+            family=tasks[0].op.family,
+            dtype=tasks[0].dtype,
+            seconds=round(time.monotonic() - started, 3),
+            processes=processes,
+            warnings=listening.telling(heard),
+        ),
+    )
+
+
+def _without_those_not_for(tasks: list[Task], sm: Sm | None, journal: _Journal) -> list[Task]:
+    """Leave out, with the reason, what the card has no instructions for."""
+    kept = []
+    for task in tasks:
+        least = task.op.dtypes[task.dtype].min_sm
+        if sm is not None and sm < Sm.parse(least):
+            _not_run([task], f"{task.op.name} with {task.dtype} needs {least}", journal)
+        else:
+            kept.append(task)
+    return kept
+
+
+def _not_run(tasks: Iterable[Task], why: str, journal: _Journal) -> None:
+    outcome = Outcome(status="not-applicable", error=why)
+    for task in tasks:
+        for direction in task.directions:
+            journal.write("run", task.run(direction, outcome))
+
+
+def _run_tasks(tasks: Sequence[Task], journal: _Journal) -> None:
+    """Run tasks until one leaves the card unusable; runs in a child of its own."""
+    for task in tasks:
+        # The least that ends a call which never returns; a signal that nothing handles.
+        signal.alarm(task.op.deadline)
+        for run in measuring.measure(task):
+            journal.write("run", run)
+            if run.outcome.status == "raised" and not _usable(task.device):
+                journal.write("end", None)
+                return
+        signal.alarm(0)
+        journal.write("end", None)
+
+
+def _usable(device: str) -> bool:
+    try:
+        measuring.synchronize(device)
+    except Exception:  # noqa: BLE001 - the errors of a lost context have no type of their own
+        return False
+    return True
+
+
+def _take_over(
+    tasks: Sequence[Task], own: _Journal, outcome: Outcome, limits: _Limits, journal: _Journal
+) -> int:
+    """Note what a process left; returns how many of the tasks are done with."""
+    lines = own.lines()
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(own.path)
+    for kind, value in lines:
+        if kind == "run":
+            journal.write("run", value)
+    done = sum(kind == "end" for kind, _ in lines)
+    if outcome.ok or done == len(tasks):
+        return max(done, 1)
+    if limits.left <= 0:
+        return done  # it was ended by the budget, as all that comes after it
+    task = tasks[done]
+    begun = [kind for kind, _ in lines[::-1]]
+    told = begun.index("end") if "end" in begun else len(begun)
+    if outcome.signal == "SIGALRM":
+        seconds = task.op.deadline * 1000
+        outcome = replace(outcome, status="timed-out", signal=None, milliseconds=seconds)
+    for direction in task.directions[told : told + 1]:
+        journal.write("run", task.run(direction, outcome))
+    return done + 1
