@@ -152,7 +152,7 @@ def _cases(*, heads: tuple[int, ...], grouped: bool) -> tuple[Case, ...]:
     first = sizes[0]
     return (
         *plain,
-        Case(sizes=first, layout="transposed"),
+        Case(sizes=first, layout="heads-last"),
         Case(sizes=first, pattern="ones"),
         Case(sizes=first, pattern="zeros"),
     )

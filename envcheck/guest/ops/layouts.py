@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 Tensor = Any
-LAYOUTS = ("plain", "transposed", "offset", "strided", "channels-last")
+LAYOUTS = ("plain", "transposed", "offset", "strided", "channels-last", "heads-last")
 
 
 def arranged(tensor: Tensor, layout: str) -> Tensor:
@@ -23,4 +23,6 @@ def arranged(tensor: Tensor, layout: str) -> Tensor:
     if layout == "channels-last" and tensor.dim() in (4, 5):
         kind = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
         return tensor.contiguous(memory_format=kind)
+    if layout == "heads-last" and tensor.dim() == 4:
+        return tensor.transpose(1, 2).contiguous().transpose(1, 2)
     return tensor

@@ -88,14 +88,14 @@ def _scaler(operands: Tensors, case: Case) -> Tensors:  # noqa: ARG001 - idem
     weight = operands["_w"].clone().requires_grad_()
     optimizer = torch().optim.SGD([weight], lr=1.0)
     scaler = torch().amp.GradScaler(kind, init_scale=2.0**8, growth_interval=1000)
-    kinds = []
+    kinds, grad = [], torch().enable_grad
     for factor in (1.0, float("inf")):
         optimizer.zero_grad()
-        with torch().autocast(kind, dtype=torch().float16):
+        with grad(), torch().autocast(kind, dtype=torch().float16):
             out = x @ weight[:, None]
-            loss = (out.float() * factor).sum()
+            loss = scaler.scale((out.float() * factor).sum())
         kinds.append(out.dtype)
-        scaler.scale(loss).backward()
+        loss.backward()
         scaler.step(optimizer)
         scaler.update()
     low = all(k == torch().float16 for k in kinds)
@@ -201,7 +201,8 @@ def _train(operands: Tensors, case: Case) -> Tensor:
     for _ in range(case.sizes["STEPS"]):
         for name in trained:
             weights[name] = weights[name].detach().requires_grad_()
-        loss = _transformer(weights, case)
+        with torch().enable_grad():
+            loss = _transformer(weights, case)
         losses.append(loss.detach())
         slopes = torch().autograd.grad(loss, [weights[n] for n in trained])
         for name, slope in zip(trained, slopes, strict=True):
