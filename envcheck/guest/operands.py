@@ -77,7 +77,8 @@ def difference(output: Tensor, expected: Mapping[str, Any], rule: Tolerance) -> 
 
     `expected` holds `value` in float64; `terms`, the roundings in the longest chain;
     `magnitude`, the size of what flows through the computation; and `rounded`, the size of
-    what passes through the operand format, where that differs from `magnitude`.
+    what passes through the operand format, where that differs from `magnitude`; and `stored`,
+    the size of all that takes the output's own type on the way, where that is not `value` alone.
     """
     torch = importlib.import_module("torch")
     found = output.detach().to("cpu", torch.float64)
@@ -88,7 +89,7 @@ def difference(output: Tensor, expected: Mapping[str, Any], rule: Tolerance) -> 
     bound = (
         growth(expected["terms"]) * FORMATS[rule.accumulate].roundoff * magnitude
         + FORMATS[rule.operand].roundoff * expected.get("rounded", magnitude)
-        + store.roundoff * value.abs()
+        + store.roundoff * expected.get("stored", value).abs()
         + store.least
     )
     error = (found - value).abs()

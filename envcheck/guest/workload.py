@@ -108,6 +108,8 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
     """Import torch and fork; runs in a child, because importing it may be all it takes."""
     journal, started = _Journal(os.path.join(folder, "all")), time.monotonic()
     settings.pin_variables()
+    # Whether there is a card is asked in a way that does not start CUDA: forks could not use it.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     # Nothing that was compiled before may be taken for what is compiled now.
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         os.environ[name] = os.path.join(folder, name.lower())
@@ -121,6 +123,7 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
             return
         journal.write("facts", seen.value)
         sm = Sm.parse(seen.value["card"]["sm"])
+    _prepare()
     limits = _Limits(until=started + request.budget, budget=request.budget, sm=sm)
     for tasks in _groups(request, ops):
         _run_group(tasks, limits, journal, folder)
@@ -128,6 +131,13 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
 
 def _describe() -> dict[str, Any]:
     return {"card": codec.to_json(card.describe()), "settings": settings.described()}
+
+
+def _prepare() -> None:
+    """Import once what every child would: symbolic shapes for gradients, Dynamo for optimizers."""
+    for name in ("torch.fx.experimental.symbolic_shapes", "torch._dynamo"):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def _groups(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:

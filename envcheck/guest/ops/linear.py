@@ -14,26 +14,30 @@ from envcheck.guest.ops.op import Case, Expected, Tensor, Tensors
 
 Compute = Callable[[Tensors, Case], Tensors]
 Terms = Callable[[Tensors, Case], Mapping[str, int]]
+Kept = Callable[[Tensors, Case], Mapping[str, Tensor]]
 
 
 def reference(
-    compute: Compute, terms: Terms, gradients: tuple[str, ...] = ()
+    compute: Compute, terms: Terms, gradients: tuple[str, ...] = (), kept: Kept | None = None
 ) -> Callable[[Tensors, Case], dict[str, Expected]]:
     """Return a reference that runs `compute` in float64, and once more on absolute values.
 
-    `terms` gives the roundings in the longest chain for each output, by its name.
+    `terms` gives the roundings in the longest chain for each output, by its name; `kept` the
+    size of what else takes the type of an output on the way to it.
     """
 
     def compare(operands: Tensors, case: Case) -> dict[str, Expected]:
-        values = _both_ways(compute, operands, case, gradients)
+        values = both_ways(compute, operands, case, gradients)
         absolute = {n: t.abs() if t.is_floating_point() else t for n, t in operands.items()}
-        sizes = _both_ways(compute, absolute, case, gradients)
+        sizes = both_ways(compute, absolute, case, gradients)
         chains = terms(operands, case)
+        more = kept(operands, case) if kept else {}
         return {
             name: {
                 "value": value,
                 "magnitude": sizes[name],
                 "terms": chains[name],
+                **({"stored": value.abs() + more[name]} if name in more else {}),
             }
             for name, value in values.items()
         }
@@ -41,7 +45,7 @@ def reference(
     return compare
 
 
-def _both_ways(
+def both_ways(
     compute: Compute, operands: Tensors, case: Case, gradients: tuple[str, ...]
 ) -> dict[str, Tensor]:
     """Return the outputs and the gradients in float64."""
