@@ -103,13 +103,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What one row of processes cost: trials of one family and dtype."""
+    """What the processes of one family cost."""
 
     family: str
-    dtype: str
     seconds: float
     processes: int
-    """One, and one more for each trial that ended its process."""
+    """One, and one more for each run that ended its process."""
     warnings: tuple[str, ...] = ()
     """What was written to stderr about falling back, skipping, or not recognizing something."""
 

@@ -65,7 +65,7 @@ class Task:
     @property
     def directions(self) -> tuple[str, ...]:
         """Which runs it comes to."""
-        return ("forward", "backward") if self.op.gradients else ("forward",)
+        return self.op.passes if self.op.gradients else ("forward",)
 
 
 def measure(task: Task) -> Iterator[Run]:
@@ -150,7 +150,10 @@ class _Measurement:
             [leaves[n] for n in names],
             list(given.values()),
         )
-        return {f"d_{name}": part for name, part in zip(names, found, strict=True)}
+        parts = {f"d_{name}": part for name, part in zip(names, found, strict=True)}
+        if "forward" in self.task.op.passes:
+            return parts
+        return {**{name: out.detach() for name, out in outputs.items()}, **parts}
 
     def _timed(self, call: Callable[[], Tensors]) -> tuple[Tensors, float]:
         poison(self.task.device)

@@ -1,8 +1,8 @@
 """Run operations on the card, each group in a process of its own, within a budget of seconds.
 
-One child imports torch without touching the card and forks one for each family and dtype. A
-task that crashes, exits, hangs or leaves the card unusable ends its process and costs one
-run; what was to come after it goes on in the next process. Results go through a file, line
+One child imports torch without touching the card and forks one for each family, because a
+process costs half a second. A task that crashes, exits, hangs or leaves the card unusable ends
+its process and costs one run; what was to come after it goes on in the next process. Results go through a file, line
 by line, so that none is lost with the process that made it.
 """
 
@@ -16,6 +16,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,8 +34,8 @@ from envcheck.guest.ops.op import Op
 
 _IMPORT_SECONDS = 120
 _START_SECONDS = 30
-_MAX_LOST = 4
-"""Processes that a group may lose before the rest of it is given up."""
+_MAX_LOST = 3
+"""Processes that one operation may end before the rest of it is left out."""
 
 
 def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Executed:
@@ -141,29 +142,27 @@ def _prepare() -> None:
 
 
 def _groups(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
-    """Return the tasks of each family and dtype together, in the order of the operations."""
-    groups: dict[tuple[str, str], list[Task]] = {}
+    """Return the tasks of each family together, in the order of the operations."""
+    groups: dict[str, list[Task]] = {}
     for op in ops:
         if request.families and op.family not in request.families:
             continue
         for dtype in op.dtypes:
             for case in op.pairs(dtype):
                 task = Task(op=op, dtype=dtype, case=case, seed=request.seed, device=request.device)
-                groups.setdefault((op.family, dtype), []).append(task)
+                groups.setdefault(op.family, []).append(task)
     return list(groups.values())
 
 
 def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: str) -> None:
     """Run tasks in one process, and in more when one of them ends it."""
-    left, lost, processes, started = list(tasks), 0, 0, time.monotonic()
+    processes, started = 0, time.monotonic()
     heard: list[str] = []
-    left = _without_those_not_for(left, limits.sm, journal)
+    lost: Counter[str] = Counter()
+    left = _without_those_not_for(tasks, limits.sm, journal)
     while left:
-        if limits.left <= 0 or lost > _MAX_LOST:
-            why = f"left out: no time is left of {limits.budget:g} s"
-            if lost > _MAX_LOST:
-                why = f"left out after {lost} processes of {tasks[0].op.family} had been lost"
-            _not_run(left, why, journal)
+        if limits.left <= 0:
+            _not_run(left, _no_time(limits), journal)
             break
         own = _Journal(os.path.join(folder, "group"))
         deadline = sum(task.op.deadline for task in left) + _START_SECONDS
@@ -172,18 +171,17 @@ def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: st
         processes += 1
         heard += ended.outcome.stderr
         done = _take_over(left, own, ended.outcome, limits, journal)
-        lost += not ended.outcome.ok
-        left = left[done:]
-    journal.write(
-        "group",
-        Group(
-            family=tasks[0].op.family,
-            dtype=tasks[0].dtype,
-            seconds=round(time.monotonic() - started, 3),
-            processes=processes,
-            warnings=listening.telling(heard),
-        ),
-    )
+        if done:
+            name = left[done - 1].op.name
+            left = left[done:]
+            lost[name] += bool(left)
+            if lost[name] == _MAX_LOST:
+                rest = [task for task in left if task.op.name == name]
+                _not_run(rest, f"left out: {name} ended {_MAX_LOST} processes", journal)
+                left = [task for task in left if task.op.name != name]
+    seconds = round(time.monotonic() - started, 3)
+    facts = {"family": tasks[0].op.family, "seconds": seconds, "processes": processes}
+    journal.write("group", Group(**facts, warnings=listening.telling(heard)))
 
 
 def _without_those_not_for(tasks: list[Task], sm: Sm | None, journal: _Journal) -> list[Task]:
@@ -198,10 +196,15 @@ def _without_those_not_for(tasks: list[Task], sm: Sm | None, journal: _Journal) 
     return kept
 
 
-def _not_run(tasks: Iterable[Task], why: str, journal: _Journal) -> None:
+def _no_time(limits: _Limits) -> str:
+    return f"left out: no time is left of {limits.budget:g} s"
+
+
+def _not_run(tasks: Iterable[Task], why: str, journal: _Journal, told: int = 0) -> None:
+    """Note why tasks were not run; of each so many directions were told already."""
     outcome = Outcome(status="not-applicable", error=why)
     for task in tasks:
-        for direction in task.directions:
+        for direction in task.directions[told:]:
             journal.write("run", task.run(direction, outcome))
 
 
@@ -240,11 +243,12 @@ def _take_over(
     done = sum(kind == "end" for kind, _ in lines)
     if outcome.ok or done == len(tasks):
         return max(done, 1)
-    if limits.left <= 0:
-        return done  # it was ended by the budget, as all that comes after it
     task = tasks[done]
-    begun = [kind for kind, _ in lines[::-1]]
-    told = begun.index("end") if "end" in begun else len(begun)
+    kinds = [kind for kind, _ in lines[::-1]]
+    told = kinds.index("end") if "end" in kinds else len(kinds)
+    if limits.left <= 0:  # it was ended by the budget, as all that comes after it
+        _not_run([task], _no_time(limits), journal, told)
+        return done + 1
     if outcome.signal == "SIGALRM":
         seconds = task.op.deadline * 1000
         outcome = replace(outcome, status="timed-out", signal=None, milliseconds=seconds)

@@ -54,6 +54,9 @@ class Op:
     and `grad_<output>` for a backward pass, whose results it calls `d_<operand>`."""
     gradients: tuple[str, ...] = ()
     """Operands that get a gradient; none where there is no backward pass."""
+    passes: tuple[str, ...] = ("forward", "backward")
+    """Those that are run where there are gradients; `backward` alone measures the outputs too,
+    which saves time where each pass has to be compiled or planned."""
     exact: tuple[str, ...] = ("integers", "ones", "zeros")
     """Patterns with which no sum is rounded, so that the last bit is known."""
     watched: bool = False
