@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import shutil
 import signal
@@ -24,10 +23,11 @@ from typing import Any
 
 from envcheck.core import codec
 from envcheck.core.compiled import Outcome
-from envcheck.core.executed import Card, Executed, Group, Run
+from envcheck.core.executed import Card, Executed, Group
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
 from envcheck.guest import card, listening, measuring, trial, words
+from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.ops import catalogue, settings
 from envcheck.guest.ops.op import Op
@@ -42,7 +42,7 @@ def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Execu
     """Run the operations in children of this process; what is known when they end."""
     folder = tempfile.mkdtemp(prefix="envcheck-")
     try:
-        journal = _Journal(os.path.join(folder, "all"))
+        journal = Journal(os.path.join(folder, "all"))
         work = partial(_execute_all, request, ops, folder)
         ended = trial.run(work, deadline=request.budget + _IMPORT_SECONDS + _START_SECONDS)
         facts, runs, groups = journal.read()
@@ -61,37 +61,6 @@ def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Execu
     )
 
 
-class _Journal:
-    """Lines of JSON in a file: facts, runs, groups, and where a process has got to."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def write(self, kind: str, value: object) -> None:
-        """Add one line, at once."""
-        with open(self.path, "a", encoding="utf-8") as handle:
-            handle.write(json.dumps([kind, codec.to_json(value)]) + "\n")
-
-    def lines(self) -> list[tuple[str, Any]]:
-        """Return what is there; a last line that was cut off does not count."""
-        found = []
-        with contextlib.suppress(OSError), open(self.path, encoding="utf-8") as handle:
-            for line in handle:
-                with contextlib.suppress(ValueError):
-                    kind, value = json.loads(line)
-                    found.append((kind, value))
-        return found
-
-    def read(self) -> tuple[dict[str, Any], tuple[Run, ...], tuple[Group, ...]]:
-        """Return all facts, runs and groups."""
-        facts: dict[str, Any] = {}
-        for kind, value in (lines := self.lines()):
-            if kind == "facts":
-                facts |= value
-        runs = tuple(codec.from_json(Run, v, "run") for k, v in lines if k == "run")
-        return facts, runs, tuple(codec.from_json(Group, v, "g") for k, v in lines if k == "group")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
     """When to stop, and what the card can do."""
@@ -107,7 +76,7 @@ class _Limits:
 
 def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> None:
     """Import torch and fork; runs in a child, because importing it may be all it takes."""
-    journal, started = _Journal(os.path.join(folder, "all")), time.monotonic()
+    journal, started = Journal(os.path.join(folder, "all")), time.monotonic()
     settings.pin_variables()
     # Whether there is a card is asked in a way that does not start CUDA: forks could not use it.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
@@ -154,7 +123,7 @@ def _groups(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
     return list(groups.values())
 
 
-def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: str) -> None:
+def _run_group(tasks: list[Task], limits: _Limits, journal: Journal, folder: str) -> None:
     """Run tasks in one process, and in more when one of them ends it."""
     processes, started = 0, time.monotonic()
     heard: list[str] = []
@@ -164,7 +133,7 @@ def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: st
         if limits.left <= 0:
             _not_run(left, _no_time(limits), journal)
             break
-        own = _Journal(os.path.join(folder, "group"))
+        own = Journal(os.path.join(folder, "group"))
         deadline = sum(task.op.deadline for task in left) + _START_SECONDS
         work = partial(_run_tasks, left, own)
         ended = trial.run(work, deadline=min(deadline, limits.left))
@@ -180,11 +149,13 @@ def _run_group(tasks: list[Task], limits: _Limits, journal: _Journal, folder: st
                 _not_run(rest, f"left out: {name} ended {_MAX_LOST} processes", journal)
                 left = [task for task in left if task.op.name != name]
     seconds = round(time.monotonic() - started, 3)
-    facts = {"family": tasks[0].op.family, "seconds": seconds, "processes": processes}
-    journal.write("group", Group(**facts, warnings=listening.telling(heard)))
+    said = listening.telling(heard)
+    family = tasks[0].op.family
+    group = Group(family=family, seconds=seconds, processes=processes, warnings=said)
+    journal.write("group", group)
 
 
-def _without_those_not_for(tasks: list[Task], sm: Sm | None, journal: _Journal) -> list[Task]:
+def _without_those_not_for(tasks: list[Task], sm: Sm | None, journal: Journal) -> list[Task]:
     """Leave out, with the reason, what the card has no instructions for."""
     kept = []
     for task in tasks:
@@ -200,7 +171,7 @@ def _no_time(limits: _Limits) -> str:
     return f"left out: no time is left of {limits.budget:g} s"
 
 
-def _not_run(tasks: Iterable[Task], why: str, journal: _Journal, told: int = 0) -> None:
+def _not_run(tasks: Iterable[Task], why: str, journal: Journal, told: int = 0) -> None:
     """Note why tasks were not run; of each so many directions were told already."""
     outcome = Outcome(status="not-applicable", error=why)
     for task in tasks:
@@ -208,7 +179,7 @@ def _not_run(tasks: Iterable[Task], why: str, journal: _Journal, told: int = 0) 
             journal.write("run", task.run(direction, outcome))
 
 
-def _run_tasks(tasks: Sequence[Task], journal: _Journal) -> None:
+def _run_tasks(tasks: Sequence[Task], journal: Journal) -> None:
     """Run tasks until one leaves the card unusable; runs in a child of its own."""
     for task in tasks:
         # The least that ends a call which never returns; a signal that nothing handles.
@@ -231,7 +202,7 @@ def _usable(device: str) -> bool:
 
 
 def _take_over(
-    tasks: Sequence[Task], own: _Journal, outcome: Outcome, limits: _Limits, journal: _Journal
+    tasks: Sequence[Task], own: Journal, outcome: Outcome, limits: _Limits, journal: Journal
 ) -> int:
     """Note what a process left; returns how many of the tasks are done with."""
     lines = own.lines()

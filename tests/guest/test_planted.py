@@ -24,7 +24,7 @@ EXPECTED = {
     "race": {"unsteady"},
     "wrong the second time": {"out of bounds", "not exact", "unsteady"},
     "falls back": {"warned"},
-    "no number for constant rows": {"not finite", "not exact"},
+    "no number for constant rows": {"not finite"},
     "no backward for large heads": {"raised"},
 }
 
@@ -36,13 +36,7 @@ def measured(op, dtype="fp32", seed=1):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_broken_operation_is_caught_for_what_it_is(name):
-    op = planted.BROKEN[name]
-    if name == "no number for constant rows":
-        op = replace(op, exact=("ones",))
-        EXPECTED[name].discard("not exact")
-    found = planted.suspicions(measured(op), "cpu")
-    assert found >= EXPECTED[name] - {"not exact"}
-    assert found <= EXPECTED[name] | {"not exact"}
+    assert planted.suspicions(measured(planted.BROKEN[name]), "cpu") == EXPECTED[name]
 
 
 def test_memory_that_nothing_wrote_is_caught():
@@ -76,8 +70,8 @@ ON_CPUS = [
     for op in catalogue.OPS
     for dtype in op.dtypes
     if op.family in ("norms", "reductions", "places", "libraries", "training")
-    and (dtype != "bf16" or op.name not in ("layer_norm", "embedding"))
-    and (dtype in ("fp32", "bf16"))
+    and dtype in ("fp32", "bf16", "int32")
+    and (dtype != "bf16" or op.name not in ("layer_norm", "cross_entropy", "embedding"))
 ]
 
 
@@ -101,9 +95,7 @@ def test_what_ends_its_process_costs_its_own_run(name, status, word):
     fatal = planted.FATAL[name]
     fatal = replace(fatal, name="fatal", cases=fatal.cases[:1])
     after = replace(planted.MM, name="after")
-    done = workload.execute(
-        ExecuteRequest(device="cpu", budget=200), [planted.MM, fatal, after]
-    )
+    done = workload.execute(ExecuteRequest(device="cpu", budget=200), [planted.MM, fatal, after])
     runs = [run for run in done.runs if run.dtype == "fp32"]
     by_name = {op: [r for r in runs if r.op == op] for op in ("mm", "fatal", "after")}
     assert [len(each) for each in by_name.values()] == [3, 1, 3]

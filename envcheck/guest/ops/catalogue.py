@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from envcheck.guest.ops import (
+    activations,
     attention,
     convolution,
     device,
+    factors,
     libraries,
     matmul,
     normal,
@@ -21,8 +23,10 @@ OPS: tuple[Op, ...] = (
     *training.OPS,
     *convolution.OPS,
     *normal.OPS,
+    *activations.OPS,
     *device.OPS,
     *places.OPS,
     *reductions.OPS,
     *libraries.OPS,
+    *factors.OPS,
 )

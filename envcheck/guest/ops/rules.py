@@ -55,6 +55,11 @@ def only(rules: Mapping[str, Dtype], *names: str) -> dict[str, Dtype]:
     return {name: rules[name] for name in names}
 
 
+def alone(source: str) -> dict[str, Dtype]:
+    """Return the rule of what is computed in fp32 and kept in it, and in no other type."""
+    return only(in_fp32(source), "fp32")
+
+
 def exactly(*names: str) -> dict[str, Dtype]:
     """Return the rule of what only moves numbers, for operands of these dtypes."""
     rule = Tolerance(accumulate="exact", source="nothing is computed, so nothing is rounded")
