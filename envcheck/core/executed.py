@@ -90,6 +90,8 @@ class Run:
     """Of the second call, until the card was done."""
     first: float | None = None
     """Milliseconds of the first call: loading and compiling of what it runs included."""
+    retained: int | None = None
+    """Bytes of the card's memory that another call kept for good; None where it cannot be had."""
     source: str = ""
     """Where the rule of the bound is written."""
     deterministic: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import time
 import zlib
@@ -23,6 +24,8 @@ from envcheck.guest.ops.torches import torch
 
 _POISON, _SMALL_POISON, _SMALL_BLOCKS = 1 << 27, 1 << 19, 32
 """Bytes of a large block and of small ones, which allocators keep apart."""
+_LARGEST = 1e300
+"""Stands for infinity, which documents do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +116,14 @@ class _Measurement:
         kernels: tuple[str, ...] = ()
         if self.task.op.watched and self.task.device == "cuda":
             kernels = listening.to_kernels(call)
+        kept = retained(call) if self.task.device == "cuda" else None
         expected = self._expected(given)
         return {
             "outputs": tuple(
                 self._compare(name, first[name], second[name], expected[name]) for name in first
             ),
             "kernels": kernels,
+            "retained": kept,
             "milliseconds": took,
             "first": first_took,
         }
@@ -211,9 +216,9 @@ def compare(
         magnitude = expected["magnitude"].double() if bounded else value.abs()
         full = {"terms": 1, **expected, "value": value, "magnitude": magnitude}
         found = difference(numbers, full, rule)
-        facts["relative"] = found.relative
+        facts["relative"] = min(found.relative, _LARGEST)
         # Where the bound is zero, anything else is infinitely wrong, which `exact` says.
-        facts["worst"] = min(found.worst, 1e300) if bounded else None
+        facts["worst"] = min(found.worst, _LARGEST) if bounded else None
     return facts
 
 
@@ -224,6 +229,17 @@ def poison(device: str) -> None:
     make = partial(torch().full, fill_value=255, dtype=torch().uint8, device=device)
     blocks = [make((_POISON,)), *(make((_SMALL_POISON,)) for _ in range(_SMALL_BLOCKS))]
     blocks.clear()
+
+
+def retained(call: Callable[[], object]) -> int:
+    """Return the bytes of the card's memory that a call does not give back."""
+    allocated = torch().cuda.memory_allocated
+    before = allocated()
+    call()
+    synchronize("cuda")
+    if allocated() > before:
+        gc.collect()
+    return max(0, allocated() - before)
 
 
 def synchronize(device: str) -> None:

@@ -93,6 +93,16 @@ def stays_on_the_cpu(operands: Tensors, case: Case) -> Tensors:
     return {"out": operands["a"].cpu() @ operands["b"].cpu()}
 
 
+def keeps_its_outputs() -> Callable[[Tensors, Case], Tensors]:
+    kept = []
+
+    def call(operands: Tensors, case: Case) -> Tensors:
+        kept.append(product(operands))
+        return {"out": kept[-1]}
+
+    return call
+
+
 def no_number_for_constant_rows(operands: Tensors, case: Case) -> Tensors:
     out = _LAYER_NORM.call(operands, case)["out"]
     constant = operands["x"].amax(1) == operands["x"].amin(1)
@@ -139,7 +149,10 @@ BROKEN: dict[str, Op] = {
     "no backward for large heads": replace(ATTENTION, call=no_backward_for_large_heads),
 }
 """What comes to an end."""
-ONLY_ON_A_CARD: dict[str, Op] = {"stays on the cpu": replace(MM, call=stays_on_the_cpu)}
+ONLY_ON_A_CARD: dict[str, Op] = {
+    "stays on the cpu": replace(MM, call=stays_on_the_cpu),
+    "leaks": replace(MM, call=keeps_its_outputs()),
+}
 FATAL: dict[str, Op] = {
     "hangs": replace(MM, call=hangs, deadline=2),
     "exits": replace(MM, call=exits),
@@ -153,6 +166,7 @@ def suspicions(runs: Iterable[Run], device: str) -> set[str]:
     found = set()
     for run in runs:
         found |= {run.outcome.status} - {"ok", "not-applicable"}
+        found |= {"leaks"} if run.retained else set()
         found |= {"warned"} if run.warnings else set()
         for output in run.outputs:
             found |= {"not finite"} if not output.finite else set()

@@ -228,7 +228,7 @@ def test_exact_means_rounded_once():
     """1111 lies between two numbers of bf16, of which 1112 is the nearer one."""
     expected = {"value": tensor(1111)}
     for number, right in ((1112.0, True), (1104.0, False)):
-        output = torch.tensor([number], dtype=torch.bfloat16).reshape(())
+        output = torch.tensor([number], dtype=torch.bfloat16).reshape(1)
         found = measuring.compare(output, expected, FP32, exactly=True)
         assert found["exact"] is right
 

@@ -20,7 +20,7 @@ def _softmax(operands: Tensors, case: Case) -> Tensors:  # noqa: ARG001 - as eve
 
 
 def _chances(operands: Tensors, case: Case) -> Mapping[str, Expected]:
-    """Return probabilities; their gradient starts from the stored ones."""
+    """Return probabilities; their gradient takes the stored ones, and stores what it makes of them."""
     x = operands["x"]
     p = x.softmax(1)
     depth = (x - x.amax(1, keepdim=True)).abs() if x.numel() else x
@@ -31,13 +31,14 @@ def _chances(operands: Tensors, case: Case) -> Mapping[str, Expected]:
     flow = flow + p * (dy.abs() * blur).sum(1, keepdim=True)
     stored = p + LEAST_NORMAL
     passed = stored * (dy.abs() + (dy * p).abs().sum(1, keepdim=True))
+    passed = passed + p * (dy.abs() * stored).sum(1, keepdim=True)
     terms = case.sizes["N"] + 16
     return {
         "out": {"value": p, "magnitude": blur, "rounded": p, "terms": terms},
         "d_x": {
             "value": p * (dy - total),
             "magnitude": flow,
-            "rounded": passed + p * (dy.abs() * stored).sum(1, keepdim=True),
+            "rounded": 2 * passed,  # once for a probability, once for its product with dy
             "terms": terms,
         },
     }

@@ -1,0 +1,165 @@
+"""How operations are put into processes, and what is known of those that were not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="operations are torch's")
+
+import planted  # noqa: E402
+
+from envcheck.core import codec  # noqa: E402
+from envcheck.core.compiled import Outcome  # noqa: E402
+from envcheck.core.executed import Executed, Measured, Run  # noqa: E402
+from envcheck.core.request import ExecuteRequest  # noqa: E402
+from envcheck.guest import journal, listening, workload  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+MM = replace(planted.MM, dtypes={"fp32": planted.MM.dtypes["fp32"]})
+
+
+def cpu(**more):
+    return ExecuteRequest(device="cpu", **{"budget": 120, **more})
+
+
+def test_a_workload_is_told_whole_and_survives_the_documents():
+    done = workload.execute(cpu(seed=5), [MM, replace(planted.NORM, family="other")])
+    assert (done.outcome.status, done.message, done.card) == ("ok", "", None)
+    assert done.torch == torch.__version__
+    assert [g.family for g in done.groups] == ["matmul", "other"]
+    assert {g.processes for g in done.groups} == {1}
+    assert [r.dtype for r in done.runs].count("fp32") == 3 + 2
+    assert all(r.holds for r in done.runs)
+    run = done.runs[0]
+    assert (run.op, run.case, run.direction) == ("mm", "M=33 N=65 K=301", "forward")
+    assert run.source.startswith("Higham")
+    assert run.first > 0
+    assert codec.loads(Executed, codec.dumps(done), name="executed") == done
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not():
+    runs = [workload.execute(cpu(seed=seed), [MM]).runs for seed in (1, 1, 2)]
+    first, same, other = ([r.outputs[0].sha256 for r in each] for each in runs)
+    assert first == same
+    assert all(a != b for a, b in zip(first, other, strict=True))
+
+
+def test_families_can_be_chosen():
+    done = workload.execute(cpu(families=("other",)), [MM, replace(planted.NORM, family="other")])
+    assert {r.family for r in done.runs} == {"other"}
+
+
+def test_without_time_everything_is_left_out_with_that_reason():
+    done = workload.execute(cpu(budget=0), [MM])
+    assert {r.outcome.status for r in done.runs} == {"not-applicable"}
+    assert {r.message for r in done.runs} == {"left out: no time is left of 0 s"}
+    assert len(done.runs) == 3
+
+
+def test_a_budget_ends_what_is_running_and_keeps_what_was_done():
+    slow = replace(MM, name="slow", call=sleeping, deadline=60)
+    started = time.monotonic()
+    done = workload.execute(cpu(budget=25), [MM, slow, replace(MM, name="after")])
+    assert time.monotonic() - started < 45
+    by_name = {n: [r for r in done.runs if r.op == n] for n in ("mm", "slow", "after")}
+    assert [len(each) for each in by_name.values()] == [3, 3, 3]
+    assert all(r.holds for r in by_name["mm"])
+    late = {r.message for r in (*by_name["slow"], *by_name["after"])}
+    assert late == {"left out: no time is left of 25 s"}
+
+
+def sleeping(operands, case):
+    time.sleep(50)
+
+
+def test_what_ends_process_after_process_is_given_up_alone():
+    op = replace(MM, name="exits", call=planted.exits, cases=MM.cases * 2)
+    done = workload.execute(cpu(), [op, MM])
+    told = [r.message for r in done.runs if r.op == "exits"]
+    assert told == ["ended with code 1: giving up"] * 3 + ["left out: exits ended 3 processes"] * 3
+    assert [r.holds for r in done.runs if r.op == "mm"] == [True] * 3
+    assert done.groups[0].processes == 4
+
+
+def test_a_backward_pass_that_ends_its_process_keeps_the_forward_one():
+    op = replace(planted.ATTENTION, call=exits_backward, cases=planted.ATTENTION.cases[:1])
+    op = replace(op, dtypes={"fp32": op.dtypes["fp32"]})
+    done = workload.execute(cpu(), [op])
+    assert [(r.direction, r.outcome.status) for r in done.runs] == [
+        ("forward", "ok"),
+        ("backward", "exited"),
+    ]
+
+
+def exits_backward(operands, case):
+    if operands["q"].requires_grad:
+        os._exit(3)
+    return planted.ATTENTION.call(operands, case)
+
+
+def test_without_a_card_it_is_said_why():
+    if torch.cuda.is_available():
+        pytest.skip("there is a card")
+    done = workload.execute(ExecuteRequest(budget=60), [MM])
+    assert done.card is None
+    assert done.runs == ()
+    assert done.torch == torch.__version__
+    assert done.message
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path):
+    file = journal.Journal(str(tmp_path / "lines"))
+    file.write("facts", {"torch": "2.9"})
+    with open(file.path, "a", encoding="utf-8") as handle:
+        handle.write(json.dumps(["run", {"op": "mm"}])[:9])
+    assert file.lines() == [("facts", {"torch": "2.9"})]
+    assert file.read() == ({"torch": "2.9"}, (), ())
+
+
+MEASURED = Measured(output="out", dtype="float32", device="cuda", sha256="0", finite=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "holds"),
+    [
+        ({}, True),
+        ({"worst": 1.0, "exact": True, "same_again": False}, True),
+        ({"worst": 1.01}, False),
+        ({"exact": False}, False),
+        ({"finite": False}, False),
+    ],
+)
+def test_when_an_output_holds(facts, holds):
+    measured = replace(MEASURED, **facts)
+    assert measured.holds is holds
+    run = Run(
+        op="mm",
+        family="matmul",
+        dtype="fp32",
+        case="",
+        direction="forward",
+        seed=1,
+        outcome=Outcome(status="ok"),
+        outputs=(MEASURED, measured),
+    )
+    assert run.holds is holds
+    assert not replace(run, outputs=()).holds
+    assert not replace(run, outcome=Outcome(status="raised")).holds
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("'sm_120' is not a recognized processor for this target (ignoring processor)", True),
+        ("cuDNN attention is not supported here, falling back to math", True),
+        ("Skipping import of cpp extensions due to incompatible torch version", True),
+        ("lazily initialised", False),
+    ],
+)
+def test_which_warnings_matter(line, counts):
+    assert bool(listening.telling([line])) is counts
