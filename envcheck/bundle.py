@@ -15,8 +15,9 @@ def digest() -> str:
     total = hashlib.sha256()
     for name in _PARTS:
         part = package / name
-        for path in sorted(part.glob("*.py")) if part.is_dir() else (part,):
-            total.update(f"{name}/{path.name}\0".encode() + path.read_bytes() + b"\0")
+        for path in sorted(part.rglob("*.py")) if part.is_dir() else (part,):
+            place = path.relative_to(package).as_posix()
+            total.update(f"{place}\0".encode() + path.read_bytes() + b"\0")
     return total.hexdigest()
 
 

@@ -239,7 +239,8 @@ def retained(call: Callable[[], object]) -> int:
     synchronize("cuda")
     if allocated() > before:
         gc.collect()
-    return max(0, allocated() - before)
+    kept: int = allocated() - before
+    return max(0, kept)
 
 
 def synchronize(device: str) -> None:

@@ -15,6 +15,9 @@ from envcheck.guest.ops import attention, matmul, normal
 from envcheck.guest.ops.op import Case, Op, Tensors, dims
 from envcheck.guest.ops.torches import torch
 
+# A child of a process whose OpenMP threads have run once would wait for them for ever.
+torch().set_num_threads(1)
+
 MM = replace(
     matmul.MM,
     gradients=(),

@@ -93,11 +93,11 @@ def test_the_first_cases_of_the_catalogue_hold_on_a_cpu(op, dtype):
 )
 def test_what_ends_its_process_costs_its_own_run(name, status, word):
     fatal = planted.FATAL[name]
-    fatal = replace(fatal, name="fatal", cases=fatal.cases[:1])
-    after = replace(planted.MM, name="after")
-    done = workload.execute(ExecuteRequest(device="cpu", budget=200), [planted.MM, fatal, after])
-    runs = [run for run in done.runs if run.dtype == "fp32"]
-    by_name = {op: [r for r in runs if r.op == op] for op in ("mm", "fatal", "after")}
+    good = replace(planted.MM, dtypes={"fp32": planted.MM.dtypes["fp32"]})
+    fatal = replace(fatal, name="fatal", cases=fatal.cases[:1], dtypes=good.dtypes)
+    ops = [good, fatal, replace(good, name="after")]
+    done = workload.execute(ExecuteRequest(device="cpu", budget=200), ops)
+    by_name = {op.name: [r for r in done.runs if r.op == op.name] for op in ops}
     assert [len(each) for each in by_name.values()] == [3, 1, 3]
     (lost,) = by_name["fatal"]
     assert (lost.outcome.status, lost.message) == (status, word)
