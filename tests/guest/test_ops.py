@@ -264,3 +264,24 @@ def test_backward_alone_measures_the_outputs_too():
     assert run.direction == "backward"
     assert [o.output for o in run.outputs] == ["out", "d_a", "d_b"]
     assert run.holds
+
+
+@pytest.mark.parametrize(
+    ("growth", "told"),
+    [
+        ([7, 7, 7], 7),
+        ([9, 7, 8], 7),
+        ([7, 0, 7], 0),
+        ([0, 7, 7], 0),
+        ([-3, 7, 7], 0),
+    ],
+)
+def test_what_leaks_does_so_every_time(monkeypatch, growth, told):
+    left, held = list(growth), [100]
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: held[0])
+    monkeypatch.setattr(measuring, "synchronize", lambda device: None)
+
+    def call():
+        held[0] += left.pop(0)
+
+    assert measuring.retained(call) == told

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
+from typing import Any
 
 from envcheck.guest.operands import Operands
 from envcheck.guest.ops import linear
@@ -17,13 +19,19 @@ def _draw_product(case: Case, draw: Operands) -> Tensors:
     return {"a": draw.values(m, k), "b": draw.values(k, n), "c": draw.values(n)}
 
 
+@functools.cache
+def _side() -> Any:
+    """Return one stream for all captures: cuBLAS keeps memory for each stream that it has seen."""
+    return torch().cuda.Stream()
+
+
 def _replayed(operands: Tensors, case: Case) -> Tensors:  # noqa: ARG001 - as every op's
     """Capture a product of ones, then replay it on the operands."""
     a, b, c = (operands[n] for n in "abc")
     if a.device.type != "cuda":
         return {"out": torch().addmm(c, a, b)}
     given = torch().ones_like(a)
-    graph, side = torch().cuda.CUDAGraph(), torch().cuda.Stream()
+    graph, side = torch().cuda.CUDAGraph(), _side()
     side.wait_stream(torch().cuda.current_stream())
     with torch().cuda.stream(side):
         torch().addmm(c, given, b)  # a library may not be loaded for the first time in a capture
