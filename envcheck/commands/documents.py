@@ -20,13 +20,13 @@ def write(document: bytes) -> None:
     sys.stdout.buffer.write(document)
 
 
-def save(options: argparse.Namespace, inventory: Inventory, name: str = "inventory") -> None:
+def save(options: argparse.Namespace, inventory: Inventory, name: str | None = None) -> None:
     """Write the facts where --save-inventory says, if it says so; in a folder under a name."""
     from envcheck import atomic
 
     path: Path | None = options.save_inventory
     if path is not None:
-        path = path / f"{name}.json" if path.is_dir() else path
+        path = path / f"{name}.json" if name is not None and path.is_dir() else path
         atomic.write(path, codec.dumps(inventory).encode())
 
 
