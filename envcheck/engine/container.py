@@ -28,6 +28,8 @@ INSIDE = "/envcheck"
 _TAIL = 4000
 LARGEST_ANSWER = 512 << 20
 _TOO_OLD = 97
+_LATE = 5.0
+"""Seconds in which an engine finishes what it began for a client that went away."""
 PYTHONS = (
     "python3",
     "python",
@@ -138,8 +140,13 @@ def _container(client: DockerClient, chosen: dict[str, Any]) -> Iterator[Contain
     """Make a container and remove it, whatever happens, Ctrl-C included."""
     from docker.errors import APIError, DockerException
 
+    made, late = None, False
     try:
-        yield client.containers.create(**chosen)
+        made = client.containers.create(**chosen)
+        yield made
+    except KeyboardInterrupt:
+        late = made is None
+        raise
     except APIError as error:
         raise _refused(str(error.explanation or error)) from None
     except DockerException as error:
@@ -147,21 +154,31 @@ def _container(client: DockerClient, chosen: dict[str, Any]) -> Iterator[Contain
         raise EnvcheckError(message, remedy="docker info") from None
     finally:
         try:
-            remove(client, chosen["name"])
+            remove(client, chosen["name"], may_come=late)
         except KeyboardInterrupt:
-            remove(client, chosen["name"])
+            remove(client, chosen["name"], may_come=late)
             raise
 
 
-def remove(client: DockerClient, name: str) -> None:
-    """End and remove a container with its volumes; one that is not there is well removed."""
+def remove(client: DockerClient, name: str, *, may_come: bool = False) -> None:
+    """End and remove a container with its volumes; one that is not there is well removed.
+
+    One that the engine was still making when we were interrupted may come after we asked for
+    its removal: with `may_come` it is waited for.
+    """
     from docker.errors import APIError
 
-    try:
-        client.api.remove_container(name, v=True, force=True)
-    except APIError as error:
-        if error.status_code not in {404, 409}:
-            raise
+    until = time.monotonic() + (_LATE if may_come else 0)
+    while True:
+        try:
+            client.api.remove_container(name, v=True, force=True)
+        except APIError as error:
+            if error.status_code not in {404, 409}:
+                raise
+            if time.monotonic() < until:
+                time.sleep(0.2)
+                continue
+        return
 
 
 def _start(container: Container, python: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tarfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from envcheck.core.request import Request
-from envcheck.engine import buildkit, container, content_digest
+from envcheck.engine import buildkit, container, content_digest, docker_host
 from envcheck.engine.content_digest import Content, Read
 from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress, Step
 from envcheck.engine.recipe import Recipe
@@ -201,6 +200,7 @@ class Docker:
         image = self.inspect(reference)
         name = f"envcheck-{uuid.uuid4().hex}"
         labels = {container.LABEL: "1"}
+        made = late = False
         try:
             # The command is never run; an image without one cannot be made into a container.
             self._call(
@@ -208,9 +208,13 @@ class Docker:
                     image.id, command=["-"], name=name, labels=labels
                 )
             )
+            made = True
             yield name
+        except KeyboardInterrupt:
+            late = not made
+            raise
         finally:
-            container.remove(self._client, name)
+            container.remove(self._client, name, may_come=late)
 
     def _call(
         self, what: Callable[[], _Result], *, missing: type[Exception] | None = None
@@ -244,9 +248,9 @@ def connect(*, builder: str | None = None) -> Docker:
     except ImportError:
         message = "the Docker library for Python is not installed"
         raise FileUnavailable(message, remedy="pip install docker") from None
-    host = os.environ.get("DOCKER_HOST") or _context_host()
+    host = docker_host.address()
     try:
-        _knock(host)
+        docker_host.knock(host)
         variables = dict(os.environ, DOCKER_HOST=host)
         client = docker.from_env(environment=variables, timeout=_ANSWER_WITHIN)
         try:
@@ -255,29 +259,8 @@ def connect(*, builder: str | None = None) -> Docker:
             client.close()
             raise
     except (DockerException, OSError, ValueError) as error:
-        message = f"no engine answers at {host}: {_innermost(error)}"
+        message = f"no engine answers at {host}: {docker_host.innermost(error)}"
         raise FileUnavailable(message, remedy=_START) from None
-
-
-def _knock(host: str) -> None:
-    """Raise OSError when nothing listens at a socket: the library would leave its own open."""
-    path = host.removeprefix("http+").removeprefix("unix://")
-    if path != host:
-        with socket.socket(socket.AF_UNIX) as knocking:
-            knocking.connect(path)
-
-
-def _context_host() -> str:
-    """Return the address of the docker command's current context."""
-    from docker.context import ContextAPI
-
-    try:
-        context = ContextAPI.get_current_context()
-    except Exception:  # noqa: BLE001 - whatever a broken configuration file raises
-        context = None
-    return (
-        str(context.Host) if context is not None and context.Host else "unix:///var/run/docker.sock"
-    )
 
 
 def _digests(image: Image) -> tuple[str, ...]:
@@ -289,10 +272,3 @@ def _digests(image: Image) -> tuple[str, ...]:
 def _not_pulled(reference: str, said: str) -> FileUnavailable:
     message = f"{reference}: is not here and cannot be pulled: {said}"
     return FileUnavailable(message, remedy="docker pull it by hand (docker login first, if needed)")
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the cause that a person understands, from under the layers of the HTTP library."""
-    while isinstance(inner := (error.__cause__ or error.__context__), BaseException):
-        error = inner
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -10,7 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
-from envcheck.engine import docker
+from envcheck.engine import docker, docker_host
 from envcheck.engine.container import LABEL
 
 
@@ -34,7 +34,7 @@ class Started:
                 pass
             else:
                 found.close()
-                return os.environ.get("DOCKER_HOST") or docker._context_host()
+                return docker_host.address()
         if shutil.which("dockerd") is None or os.geteuid() != 0:
             message = "no engine answers, and there is no dockerd to start as root"
             raise Unavailable(message)

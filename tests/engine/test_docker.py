@@ -578,3 +578,32 @@ def test_the_staged_guest_is_readable_by_every_user(tmp_path: Path) -> None:
     container.open_to_all(tmp_path)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o755
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o644
+
+
+class Late:
+    """An engine's client whose container is there only after it was asked a few times to go."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.containers = self.api = self
+
+    def create(self, **_: object) -> None:
+        raise KeyboardInterrupt
+
+    def remove_container(self, *_: object, **__: object) -> None:
+        from docker.errors import APIError
+        from requests import Response
+
+        self.left -= 1
+        if self.left > 0:
+            answer = Response()
+            answer.status_code = 404
+            message = "no such container"
+            raise APIError(message, response=answer)
+
+
+def test_a_container_that_comes_after_ctrl_c_is_removed_too() -> None:
+    client = Late(calls=3)
+    with pytest.raises(KeyboardInterrupt), container._container(client, {"name": "x"}):
+        pytest.fail("there is no container")
+    assert client.left == 0
