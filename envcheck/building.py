@@ -80,9 +80,10 @@ def build(engine: Engine, plan: Plan, *, log: Path, watch: Watch, twice: bool = 
     final = engine.build(recipe, log=log, progress=watch.step)
     work.seconds.update(build_log.phases(final.steps))
     builder = _build_builder(engine, recipe, log, watch)
-    inventory, known = work.facts(final, builder, anew=recipe.no_cache)
-    if first is not None:
-        inventory = replace(inventory, rebuilt=_rebuilt(first, work.content(final)))
+    second = work.content(final) if first is not None else None
+    inventory, known = work.facts(final, builder, second, anew=recipe.no_cache)
+    if first is not None and second is not None:
+        inventory = replace(inventory, rebuilt=_rebuilt(first, second))
     described = engine.inspect(final.reference)
     return Made(
         inventory=_named(inventory, engine, plan, described),
@@ -115,8 +116,13 @@ class _Work:
     watch: Watch
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def facts(self, final: Built, builder: Built | None, *, anew: bool) -> tuple[Inventory, bool]:
-        """Return the facts, and whether they are of an earlier time; only images can be known."""
+    def facts(
+        self, final: Built, builder: Built | None, content: Content | None, *, anew: bool
+    ) -> tuple[Inventory, bool]:
+        """Return the facts, and whether they are of an earlier time; only images can be known.
+
+        `content` is what is in `final`, where that was read already.
+        """
         name = None
         if self.engine.name == "docker":
             asked = [codec.dumps(self.request(kind, Path("kernels"))) for kind in _KINDS]
@@ -125,12 +131,12 @@ class _Work:
         found = remembered.load(name) if name is not None and not anew else None
         if found is not None:
             return found, True
-        inventory = self.gather(final, builder)
+        inventory = self.gather(final, builder, content)
         if name is not None and remembered.is_lasting(inventory):
             remembered.keep(name, inventory)
         return inventory, False
 
-    def gather(self, final: Built, builder: Built | None) -> Inventory:
+    def gather(self, final: Built, builder: Built | None, content: Content | None) -> Inventory:
         """Ask the guest in what was built, and in its builder."""
         recipe = self.plan.recipe
         with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
@@ -143,11 +149,11 @@ class _Work:
                 self.watch.phase(f"compiling CUDA kernels for {recipe.sm}")
                 built = self.ask(builder, "cuda", staged).compiled
         compiled = self.merge(seen.compiled, built, builder)
-        digest = self.content(final).digest
+        content = self.content(final) if content is None else content
         return Inventory(
             source="environment",
             files=_files(seen),
-            environment=replace(seen.environment, content=digest),
+            environment=replace(seen.environment, content=content.digest),
             compiled=compiled,
         )
 
