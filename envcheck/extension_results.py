@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envcheck.config import Extension as Wanted
 from envcheck.core import codec
 from envcheck.core.compiled import Extension
+from envcheck.guest.distributions import normalise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ def join(
     wanted: Iterable[Wanted], built: Iterable[Result], tried: Iterable[Extension]
 ) -> tuple[Extension, ...]:
     """Return one fact for each extension that the user named."""
-    results = {_plain(result.name): result for result in built}
+    results = {normalise(result.name): result for result in built}
     imports = {one.name: one for one in tried}
     return tuple(_join(each, results, imports.get(each.name)) for each in wanted)
 
 
 def _join(wanted: Wanted, results: dict[str, Result], tried: Extension | None) -> Extension:
-    named = wanted.requirement.partition("==")[0] if wanted.requirement else wanted.name
+    named = wanted.requirement.partition("==")[0].strip() if wanted.requirement else wanted.name
     here = wanted.requirement is not None or wanted.source is not None
-    result = results.get(_plain(named)) if here else None
+    result = results.get(normalise(named)) if here else None
     # What was not built cannot be imported: its build says why.
     imported = None if result is not None and not result.ok else tried
     return Extension(
@@ -55,8 +55,3 @@ def _join(wanted: Wanted, results: dict[str, Result], tried: Extension | None) -
         cuda_sources=wanted.source is not None and any(wanted.source.rglob("*.cu")),
         smoke=wanted.smoke,
     )
-
-
-def _plain(name: str) -> str:
-    """Return a name as distributions are compared: case and runs of `-_.` mean nothing."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
