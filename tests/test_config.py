@@ -195,7 +195,7 @@ def test_references_of_images_are_taken(folder, base):
         ('"ops"', '"gone"', "extensions[0].source: gone: no such folder"),
         ('"ops"', '"bare"', "extensions[0].source: bare: has neither pyproject.toml nor setup.py"),
         ('"ops"', '"ops"\nrequirement = "x==1"', "extensions[0].requirement: there is a source"),
-        (".smoke:check", "", "extensions[0].smoke: 'mine.ops' is not module:callable"),
+        (".smoke:check", "", "extensions[0].smoke: 'mine.ops' is neither module:callable"),
         ("==2.8.3 ", ">=2 ", f"extensions[1].requirement: 'flash-attn>=2 --hash={DIGEST}' pins"),
         ("==2.8.3 ", "==2.* ", f"extensions[1].requirement: 'flash-attn==2.* --hash={DIGEST}'"),
         ("5" * 64 + '"\n\n[[', '1"\n\n[[', "extensions[1].requirement: 'flash-attn==2.8.3 --hash"),
@@ -261,6 +261,8 @@ def test_the_example_and_the_table_of_the_readme_are_what_is_read(folder):
     part = README.partition("\n## Configuration\n")[2].partition("\n## ")[0]
     (example,) = re.findall(r"```toml\n(.*?)```", part, re.DOTALL)
     (folder / "envcheck.toml").write_text(example)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "smoke_ops.py").write_text("")
     assert [e.name for e in config.load(None, folder).extensions] == [
         *("mine.ops", "flash_attn", "xformers")
     ]

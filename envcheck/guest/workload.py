@@ -16,17 +16,17 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from envcheck.core import codec
 from envcheck.core.compiled import Outcome
-from envcheck.core.executed import Card, Executed, Group
+from envcheck.core.executed import Card, Executed, Group, Smoked
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
-from envcheck.guest import card, listening, measuring, trial, words
+from envcheck.guest import card, kernel_ops, listening, measuring, trial, words
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.ops import catalogue, settings
@@ -38,13 +38,24 @@ _MAX_LOST = 3
 """Processes that one operation may end before the rest of it is left out."""
 
 
-def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Executed:
+Ready = Callable[[float], object]
+"""Waits for so many seconds at most until CUDA C++ kernels are built."""
+
+
+def execute(
+    request: ExecuteRequest,
+    ops: Sequence[Op] = catalogue.OPS,
+    *,
+    smoked: tuple[Smoked, ...] = (),
+    ready: Ready = float,
+) -> Executed:
     """Run the operations in children of this process; what is known when they end."""
+    started = time.monotonic()
     folder = tempfile.mkdtemp(prefix="envcheck-")
     try:
         journal = Journal(os.path.join(folder, "all"))
-        work = partial(_execute_all, request, ops, folder)
-        ended = trial.run(work, deadline=request.budget + _IMPORT_SECONDS + _START_SECONDS)
+        work = partial(_execute_all, request, ops, folder, ready)
+        ended = trial.run(work, deadline=patience(request) - _START_SECONDS)
         facts, runs, groups = journal.read()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,13 +63,23 @@ def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Execu
     return Executed(
         outcome=replace(ended.outcome, stdout=(), stderr=()) if ended.outcome.ok else ended.outcome,
         message=facts.get("message") or words.reason(ended.outcome),
+        parts=request.parts,
+        budget=request.budget,
+        seconds=round(time.monotonic() - started, 3),
         card=about,
         torch=facts.get("torch"),
         cuda=facts.get("cuda"),
         settings=facts.get("settings", {}),
+        smoked=smoked,
         runs=runs,
         groups=groups,
     )
+
+
+def patience(request: ExecuteRequest) -> float:
+    """Return the seconds after which even the process that watches over all others is given up."""
+    started = max(_START_SECONDS, request.budget)  # of a driver that must compile first
+    return request.budget + started + _IMPORT_SECONDS + 2 * _START_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +95,7 @@ class _Limits:
         return self.until - time.monotonic()
 
 
-def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> None:
+def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready: Ready) -> None:
     """Import torch and fork; runs in a child, because importing it may be all it takes."""
     journal, started = Journal(os.path.join(folder, "all")), time.monotonic()
     settings.pin_variables()
@@ -87,7 +108,8 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
     journal.write("facts", {"torch": torch.__version__, "cuda": torch.version.cuda})
     sm = None
     if request.device == "cuda":
-        seen = trial.run(_describe, deadline=_START_SECONDS)
+        # A driver that must compile first takes its time, which is a fact about it.
+        seen = trial.run(_describe, deadline=max(_START_SECONDS, request.budget))
         if not isinstance(seen.value, dict):
             journal.write("facts", {"message": words.reason(seen.outcome)})
             return
@@ -96,6 +118,11 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
     _prepare()
     limits = _Limits(until=started + request.budget, budget=request.budget, sm=sm)
     for tasks in _groups(request, ops):
+        part = tasks[0].op.part
+        if part == "triton" and sm is not None:
+            kernel_ops.precompile(request, sm, limits.left)
+        elif part == "cuda":
+            ready(limits.left)
         _run_group(tasks, limits, journal, folder)
 
 

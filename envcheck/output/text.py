@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from rich.console import Console
@@ -78,12 +78,32 @@ def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
         console.print(_table(rows, width, remedies, fold=verbose))
         if (heading, rows) == tabled[-1] and hidden:
             console.print(f"{'native':{_CODE}}  {hidden} more (-v shows them)", style="green")
+    for line in _executed(report):
+        console.print(Text(visible(line)), soft_wrap=True)
     for remedy, number in remedies.items():
         # Not wrapped: a command is there to be copied.
         console.print(
             Text.assemble((f"{f'[{number}]':>{_CODE}}  ", "bold"), (visible(remedy), "cyan")),
             soft_wrap=True,
         )
+
+
+def _executed(report: Report) -> Iterator[str]:
+    """Yield what ran on the card, in numbers."""
+    done = report.summary.get("executed")
+    if not isinstance(done, Mapping):
+        return
+    runs, spent = done["runs"], done["seconds_of_runs"]
+    parts = [f"{part} {runs[part]} in {spent[part]:.1f} s" for part in runs if runs[part]]
+    total = f"{done['seconds']:.1f} s of {done['budget']:g} s"
+    yield f"run on {done['card']}: {', '.join(parts) or 'nothing'}; {total}"
+    calls = float(done["seconds_of_calls"])
+    yield (
+        f"of which the calls themselves took {calls:.1f} s; the rest is processes, imports,"
+        " references and comparing"
+    )
+    if done["left_out"]:
+        yield f"{done['left_out']} runs were left out: a larger --budget runs them"
 
 
 def _tabled(report: Report, *, verbose: bool) -> tuple[list[_Group], int]:
