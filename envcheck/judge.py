@@ -114,20 +114,15 @@ def reached(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> As
     what was to be run nothing may be left out.
     """
     statuses: dict[str, set[Status]] = {}
-    partial: set[str] = set()
+    partial = False
     for finding in findings:
         if finding.required:
             statuses.setdefault(finding.check, set()).add(finding.status)
-        if finding.evidence.get("left_out"):
-            partial.add(finding.check)
-    for assurance in (Assurance.EXECUTED, Assurance.COMPILED):
-        needed = [c.id for c in checks if c.assurance is assurance]
-        if needed and all(
-            statuses.get(name, set())
-            and statuses[name] <= {Status.PASS, Status.WARN}
-            and name not in partial
-            for name in needed
-        ):
+        partial = partial or bool(finding.evidence.get("left_out"))
+    levels = (Assurance.COMPILED,) if partial else (Assurance.EXECUTED, Assurance.COMPILED)
+    for assurance in levels:
+        needed = [statuses.get(c.id, set()) for c in checks if c.assurance is assurance]
+        if needed and all(found and found <= {Status.PASS, Status.WARN} for found in needed):
             return assurance
     return Assurance.SCANNED
 
