@@ -17,7 +17,8 @@ def chosen(only: Iterable[str], skip: Iterable[str]) -> frozenset[str]:
     for option, names in (("--only", wanted), ("--skip", unwanted)):
         for name in names:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
+                begun = [each for each in known if each.startswith(name)]
+                near = begun or difflib.get_close_matches(name, known, 1)
                 hint = f"{option} {near[0]}" if near else "envcheck explain lists all checks"
                 message = f"{option} {name}: there is no such check"
                 raise UsageError(message, remedy=hint)

@@ -205,10 +205,17 @@ def _line(
     if verdict is Verdict.INCONCLUSIVE and _ORDER.index(assurance) < _ORDER.index(require):
         return f"{head}: {_REACHED[assurance]}{partly}; assurance {require.value} was asked for"
     if verdict is Verdict.INCONCLUSIVE:
-        return f"{head}: no device code was found to judge"
+        asked = [f for f in findings if not f.evidence.get("not_asked")]
+        only = {f.check for f in asked}
+        if CHECKS[0].id in only or not asked:
+            return f"{head}: no device code was found to judge"
+        return f"{head}: {asked[0].subject}: {asked[0].message}"
     driver = f"; least driver {least}" if least else ""
     how = "" if assurance is Assurance.SCANNED else f"; {_REACHED[assurance]}"
-    not_asked = len({f.check for f in findings if f.evidence.get("not_asked")})
-    without = f"; {not_asked} checks were not asked" if not_asked else ""
+    not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
+    without = f"; {len(not_asked)} checks were not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
+    if CHECKS[0].id in not_asked:
+        passed = len({f.check for f in deciding})
+        counted = f"{passed} check(s) found no fault"
     return f"{head}: {counted}{how}{partly}{without}{driver}"

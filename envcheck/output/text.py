@@ -112,7 +112,7 @@ def _tabled(report: Report, *, verbose: bool) -> tuple[list[_Group], int]:
     Packages where an environment was looked at, files elsewhere.
     """
     check = _table_of(report)
-    found = [f for f in report.findings if f.check == check]
+    found = [f for f in report.findings if f.check == check and not f.evidence.get("not_asked")]
     hidden = 0
     if not verbose:
         found = [f for f in found if f.status is not Status.SKIP] or found[:_MANY]
