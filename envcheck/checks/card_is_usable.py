@@ -111,5 +111,6 @@ CHECK = Check(
         "without CUDA, memory that others hold."
     ),
     remedy="Follow the finding: it names what stands between the environment and the card.",
+    runs=("ops",),
     run=_run,
 )

@@ -46,5 +46,6 @@ CHECK = Check(
         "before and after: what grows in each of the calls is lost for good."
     ),
     remedy="Update what leaks; a job of hours ends for lack of memory.",
+    runs=("ops",),
     run=_run,
 )

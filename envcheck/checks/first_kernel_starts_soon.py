@@ -41,5 +41,6 @@ CHECK = Check(
     claim="The first kernel runs within a minute of the start of a process.",
     how="Measures the time from the driver's start to the end of the first kernel, and first calls.",
     remedy="Install a build that holds machine code for the card.",
+    runs=("ops",),
     run=_run,
 )

@@ -92,5 +92,6 @@ CHECK = Check(
         "skipping, or not recognizing something."
     ),
     remedy="Install what the warning misses, or a build with CUDA.",
+    runs=("ops",),
     run=_run,
 )

@@ -55,5 +55,6 @@ CHECK = Check(
         "Of kernels and extensions, which document no such thing, it is a warning."
     ),
     remedy="Look for a race, or for memory that is read before it is written.",
+    runs=("ops",),
     run=_run,
 )
