@@ -159,4 +159,5 @@ def main(argv: Sequence[str]) -> int:
     given = build_parser().parse_args(argv)
     from envcheck.commands import command
 
+    options.resolve(given)
     return command(given.command)(given)

@@ -17,10 +17,20 @@ if TYPE_CHECKING:
 _LONGEST = 24 * 3600
 
 
-def _target(text: str) -> Target:
-    from envcheck import native, targets
+def _target(text: str) -> Target | None:
+    """Return a target, None for `native`: what that is only the card knows."""
+    from envcheck import targets
 
-    return native.target() if text.strip().lower() == "native" else targets.resolve(text)
+    return None if text.strip().lower() == "native" else targets.resolve(text)
+
+
+def resolve(given: argparse.Namespace) -> None:
+    """Put the card that is here in the place of `native`; raises FileUnavailable without one."""
+    arch: list[Target | None] = getattr(given, "arch", None) or []
+    if None in arch:
+        from envcheck import native
+
+        given.arch = [native.target() if target is None else target for target in arch]
 
 
 def _driver(text: str) -> Version:
