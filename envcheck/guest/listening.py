@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from envcheck.guest import words
+from envcheck.guest import trial, words
 
 _TELLING = re.compile(
     r"fall(s|ing|en)? ?back|fell back|fallback|skipp|not a recognized|not compiled with"
@@ -18,6 +20,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _MAX_KERNELS = 40
+_MAX_WRITTEN, _MAX_LINES = 1 << 16, 30
 
 
 def telling(lines: Iterable[str]) -> tuple[str, ...]:
@@ -40,6 +43,37 @@ def to_warnings() -> Iterator[list[str]]:
         logger.removeHandler(log)
     lines = (line for warned in heard for line in str(warned.message).splitlines())
     found += telling((*lines, *log.lines))
+
+
+@contextlib.contextmanager
+def to_stderr(path: str) -> Iterator[list[str]]:
+    """Fill a list, at the end, with what a library wrote to stderr meanwhile, if it matters.
+
+    Meanwhile it goes to a file, which is there after a crash; at the end it is passed on.
+    """
+    found: list[str] = []
+    sys.stderr.flush()
+    real, aside = os.dup(2), os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    os.dup2(aside, 2)
+    try:
+        yield found
+    finally:
+        sys.stderr.flush()
+        os.dup2(real, 2)
+        written = os.pread(aside, _MAX_WRITTEN, 0)
+        os.close(aside)
+        os.remove(path)
+        with contextlib.suppress(OSError):
+            os.write(real, written)
+        os.close(real)
+        found += telling(trial.told(written.splitlines()))
+
+
+def left_in(path: str) -> list[str]:
+    """Return the last lines that a crash left in the file of `to_stderr`."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+        return trial.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
+    return []
 
 
 class _Log(logging.Handler):
