@@ -82,8 +82,10 @@ class Run:
     message: str = ""
     """The line that says why it failed; empty when it did not."""
     outputs: tuple[Measured, ...] = ()
+    watched: bool = False
+    """Whether it was looked at which kernels ran."""
     kernels: tuple[str, ...] = ()
-    """Names of the kernels that ran on the card, where it matters which ones did."""
+    """Names of the kernels that ran on the card, where that was looked at."""
     warnings: tuple[str, ...] = ()
     """What torch said about falling back, skipping, or not recognizing something."""
     milliseconds: float | None = None

@@ -20,6 +20,8 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _MAX_KERNELS = 40
+# Some versions of the profiler tell calls of the API, and its own doings, as if of the card.
+_NO_KERNEL = re.compile(r"(cuda|cu)[A-Z]\w*$|Activity Buffer Request|(Context|Event|Stream) ")
 _MAX_WRITTEN, _MAX_LINES = 1 << 16, 30
 
 
@@ -90,7 +92,7 @@ class _Log(logging.Handler):
 
 
 def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
-    """Return the names of the kernels that a call starts on the card."""
+    """Return the names of the kernels and copies that a call starts on the card."""
     profiler: Any = importlib.import_module("torch.profiler")
     cuda: Any = importlib.import_module("torch.cuda")
     device: Any = importlib.import_module("torch.autograd").DeviceType.CUDA
@@ -101,4 +103,5 @@ def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
             call()
             cuda.synchronize()
         names = [event.name for event in profile.events() if event.device_type == device]
+    names = [name for name in names if not _NO_KERNEL.match(name)]
     return tuple(dict.fromkeys(name[:200] for name in names))[:_MAX_KERNELS]

@@ -128,12 +128,12 @@ class _Measurement:
             call = partial(self._backward, given)
         first, first_took = self._timed(call)
         second, took = self._timed(call)
-        kernels: tuple[str, ...] = ()
-        kept = None
-        if self.task.device == "cuda":
-            with self.spent.on("watching"):
-                kernels = listening.to_kernels(call) if self.task.op.watched else ()
-                kept = retained(call)
+        on_card = self.task.device == "cuda"
+        # Where an operand is empty there may be nothing for any kernel to do.
+        watched = on_card and self.task.op.watched and all(map(_numel, self.operands.values()))
+        with self.spent.on("watching"):
+            kernels = listening.to_kernels(call) if watched else ()
+            kept = retained(call) if on_card else None
         with self.spent.on("references"):
             expected = self._expected(given)
         with self.spent.on("comparing"):
@@ -142,6 +142,7 @@ class _Measurement:
             )
         return {
             "outputs": outputs,
+            "watched": watched,
             "kernels": kernels,
             "retained": kept,
             "milliseconds": took,
@@ -259,20 +260,31 @@ def retained(call: Callable[[], object]) -> int:
     What leaks does so every time; what is kept once is a library's own, or is given back late
     by another thread.
     """
-    allocated = torch().cuda.memory_allocated
     least = 0
     for _ in range(_CALLS):
-        before = allocated()
+        before = _taken()
         call()
         synchronize("cuda")
-        kept: int = allocated() - before
+        kept = max(now - then for now, then in zip(_taken(), before, strict=True))
         if kept > 0:
             gc.collect()
-            kept = allocated() - before
+            kept = max(now - then for now, then in zip(_taken(), before, strict=True))
         if kept <= 0:
             return 0
         least = min(kept, least or kept)
     return least
+
+
+def _taken() -> tuple[int, int]:
+    """Return the bytes that torch's tensors take, and those that nothing of torch's takes."""
+    cuda = torch().cuda
+    free, total = cuda.mem_get_info()
+    return cuda.memory_allocated(), total - free - cuda.memory_reserved()
+
+
+def _numel(tensor: Tensor) -> int:
+    count: int = tensor.numel()
+    return count
 
 
 def synchronize(device: str) -> None:
