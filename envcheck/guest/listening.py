@@ -103,5 +103,10 @@ def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
             call()
             cuda.synchronize()
         names = [event.name for event in profile.events() if event.device_type == device]
-    names = [name for name in names if not _NO_KERNEL.match(name)]
-    return tuple(dict.fromkeys(name[:200] for name in names))[:_MAX_KERNELS]
+    return kernels_among(names)
+
+
+def kernels_among(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the different names of what ran on the card."""
+    ran = (name[:200] for name in names if not _NO_KERNEL.match(name))
+    return tuple(dict.fromkeys(ran))[:_MAX_KERNELS]

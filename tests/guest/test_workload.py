@@ -204,3 +204,16 @@ def test_when_an_output_holds(facts, holds):
 )
 def test_which_warnings_matter(line, counts):
     assert bool(listening.telling([line])) is counts
+
+
+def test_calls_of_the_api_are_not_taken_for_kernels():
+    """The names are those that the profiler of torch 2.11 gave on an H200."""
+    kernels = (
+        "Memcpy DtoH (Device -> Pageable)",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>",
+    )
+    others = ("cudaLaunchKernelExC", "Activity Buffer Request", "cudaDeviceSynchronize")
+    assert listening.kernels_among((*others, *kernels, "cuLaunchKernelEx", *kernels)) == kernels
