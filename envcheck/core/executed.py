@@ -99,7 +99,8 @@ class Run:
     milliseconds: float | None = None
     """Of the second call, until the card was done."""
     first: float | None = None
-    """Milliseconds of the first call: loading and compiling of what it runs included."""
+    """Milliseconds of the first call, loading and compiling included; for a gradient also of the
+    call before it that drew what flows back."""
     retained: int | None = None
     """Bytes of the card's memory that another call kept for good; None where it cannot be had."""
     source: str = ""
@@ -115,12 +116,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What the processes of one family cost."""
+    """What the operations of one family cost."""
 
     family: str
     seconds: float
+    """Of their own; what starting a process costs is in `Executed.spent`."""
     processes: int
-    """One, and one more for each run that ended its process."""
+    """Those that they ran in, together with others, and one more for each run that ended one."""
     warnings: tuple[str, ...] = ()
     """What was written to stderr about falling back, skipping, or not recognizing something."""
 
@@ -164,3 +166,7 @@ class Executed:
     smoked: tuple[Smoked, ...] = ()
     runs: tuple[Run, ...] = ()
     groups: tuple[Group, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by what they went into: `calls` are the operations themselves; `imports`,
+    `processes`, `operands`, `watching` (kernels, memory), `references` and `comparing`
+    (transfers and digests included) are what the check adds to them."""

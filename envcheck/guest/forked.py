@@ -90,3 +90,11 @@ def _exit_code(stop: SystemExit) -> int:
         return (stop.code or 0) & 0xFF
     print(stop.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
     return 1
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGSEGV` for its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from envcheck.guest import words
+from envcheck.guest import trial, words
 
 _TELLING = re.compile(
     r"fall(s|ing|en)? ?back|fell back|fallback|skipp|not a recognized|not compiled with"
@@ -18,6 +20,9 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _MAX_KERNELS = 40
+# Some versions of the profiler tell calls of the API, and its own doings, as if of the card.
+_NO_KERNEL = re.compile(r"(cuda|cu)[A-Z]\w*$|Activity Buffer Request|(Context|Event|Stream) ")
+_MAX_WRITTEN, _MAX_LINES = 1 << 16, 30
 
 
 def telling(lines: Iterable[str]) -> tuple[str, ...]:
@@ -42,6 +47,37 @@ def to_warnings() -> Iterator[list[str]]:
     found += telling((*lines, *log.lines))
 
 
+@contextlib.contextmanager
+def to_stderr(path: str) -> Iterator[list[str]]:
+    """Fill a list, at the end, with what a library wrote to stderr meanwhile, if it matters.
+
+    Meanwhile it goes to a file, which is there after a crash; at the end it is passed on.
+    """
+    found: list[str] = []
+    sys.stderr.flush()
+    real, aside = os.dup(2), os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    os.dup2(aside, 2)
+    try:
+        yield found
+    finally:
+        sys.stderr.flush()
+        os.dup2(real, 2)
+        written = os.pread(aside, _MAX_WRITTEN, 0)
+        os.close(aside)
+        os.remove(path)
+        with contextlib.suppress(OSError):
+            os.write(real, written)
+        os.close(real)
+        found += telling(trial.told(written.splitlines()))
+
+
+def left_in(path: str) -> list[str]:
+    """Return the last lines that a crash left in the file of `to_stderr`."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
+        return trial.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
+    return []
+
+
 class _Log(logging.Handler):
     """Keeps the lines that a library logs."""
 
@@ -56,7 +92,7 @@ class _Log(logging.Handler):
 
 
 def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
-    """Return the names of the kernels that a call starts on the card."""
+    """Return the names of the kernels and copies that a call starts on the card."""
     profiler: Any = importlib.import_module("torch.profiler")
     cuda: Any = importlib.import_module("torch.cuda")
     device: Any = importlib.import_module("torch.autograd").DeviceType.CUDA
@@ -67,4 +103,10 @@ def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
             call()
             cuda.synchronize()
         names = [event.name for event in profile.events() if event.device_type == device]
-    return tuple(dict.fromkeys(name[:200] for name in names))[:_MAX_KERNELS]
+    return kernels_among(names)
+
+
+def kernels_among(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the different names of what ran on the card."""
+    ran = (name[:200] for name in names if not _NO_KERNEL.match(name))
+    return tuple(dict.fromkeys(ran))[:_MAX_KERNELS]

@@ -21,6 +21,7 @@ from envcheck.guest.ops import settings
 from envcheck.guest.ops.layouts import arranged
 from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensor, Tensors
 from envcheck.guest.ops.torches import torch
+from envcheck.guest.spent import Spent
 
 _POISON, _SMALL_POISON, _SMALL_BLOCKS = 1 << 27, 1 << 19, 32
 """Bytes of a large block and of small ones, which allocators keep apart."""
@@ -74,8 +75,18 @@ class Task:
         return self.op.passes if self.op.gradients else ("forward",)
 
 
-def measure(task: Task) -> Iterator[Run]:
-    """Yield the runs of a task, each when it is done."""
+def start(device: str, *, threads: int) -> None:
+    """Make the card ready, and let references take so many threads at most."""
+    torch().set_num_threads(min(threads, torch().get_num_threads()))
+    if device == "cuda":
+        torch().cuda.init()
+        torch().zeros(1, device=device)
+        synchronize(device)
+
+
+def measure(task: Task, spent: Spent | None = None) -> Iterator[Run]:
+    """Yield the runs of a task, each when it is done; adds up what was spent on them."""
+    spent = spent or Spent()
     torch().manual_seed(task.own_seed)
     tf32 = settings.TF32 if task.dtype == "tf32" else {}
     settings.pin({**settings.PINNED, **tf32, **task.op.settings})
@@ -83,7 +94,7 @@ def measure(task: Task) -> Iterator[Run]:
         started = time.monotonic()
         try:
             with listening.to_warnings() as heard:
-                facts = _Measurement(task).facts(direction)
+                facts = _Measurement(task, spent).facts(direction)
             yield task.run(direction, _took("ok", started), warnings=tuple(heard), **facts)
         except NotApplicable as error:
             yield task.run(direction, Outcome(status="not-applicable", error=str(error)))
@@ -100,37 +111,45 @@ def _took(status: str, started: float) -> Outcome:
 class _Measurement:
     """The operands of a task, and what is done with them."""
 
-    def __init__(self, task: Task) -> None:
-        self.task, op, case = task, task.op, task.case
+    def __init__(self, task: Task, spent: Spent) -> None:
+        self.task, self.spent, op, case = task, spent, task.op, task.case
         kind = "fp32" if task.dtype == "tf32" else task.dtype
         self.draw = Operands(kind, seed=task.own_seed, pattern=case.pattern, device=task.device)
-        self.operands = {
-            name: tensor if name.startswith("_") else arranged(tensor, case.layout)
-            for name, tensor in op.inputs(case, self.draw).items()
-        }
+        with spent.on("operands"):
+            self.operands = {
+                name: tensor if name.startswith("_") else arranged(tensor, case.layout)
+                for name, tensor in op.inputs(case, self.draw).items()
+            }
 
     def facts(self, direction: str) -> dict[str, Any]:
         """Call twice, once more to watch where it matters, and compare."""
         call: Callable[[], Tensors] = self._forward
         given: Tensors = {}
+        before = 0.0
         if direction == "backward":
-            given = self._given()
+            given, before = self._timed(self._given)
             call = partial(self._backward, given)
         first, first_took = self._timed(call)
         second, took = self._timed(call)
-        kernels: tuple[str, ...] = ()
-        if self.task.op.watched and self.task.device == "cuda":
-            kernels = listening.to_kernels(call)
-        kept = retained(call) if self.task.device == "cuda" else None
-        expected = self._expected(given)
-        return {
-            "outputs": tuple(
+        on_card = self.task.device == "cuda"
+        # Where an operand is empty there may be nothing for any kernel to do.
+        watched = on_card and self.task.op.watched and all(map(_numel, self.operands.values()))
+        with self.spent.on("watching"):
+            kernels = listening.to_kernels(call) if watched else ()
+            kept = retained(call) if on_card else None
+        with self.spent.on("references"):
+            expected = self._expected(given)
+        with self.spent.on("comparing"):
+            outputs = tuple(
                 self._compare(name, first[name], second[name], expected[name]) for name in first
-            ),
+            )
+        return {
+            "outputs": outputs,
+            "watched": watched,
             "kernels": kernels,
             "retained": kept,
             "milliseconds": took,
-            "first": first_took,
+            "first": round(before + first_took, 3),
         }
 
     def _forward(self) -> Tensors:
@@ -166,10 +185,12 @@ class _Measurement:
         return {**{name: out.detach() for name, out in outputs.items()}, **parts}
 
     def _timed(self, call: Callable[[], Tensors]) -> tuple[Tensors, float]:
-        poison(self.task.device)
+        with self.spent.on("watching"):
+            poison(self.task.device)
         started = time.perf_counter()
-        outputs = call()
-        synchronize(self.task.device)
+        with self.spent.on("calls"):
+            outputs = call()
+            synchronize(self.task.device)
         return outputs, round((time.perf_counter() - started) * 1000, 3)
 
     def _expected(self, given: Tensors) -> Mapping[str, Expected]:
@@ -242,20 +263,31 @@ def retained(call: Callable[[], object]) -> int:
     What leaks does so every time; what is kept once is a library's own, or is given back late
     by another thread.
     """
-    allocated = torch().cuda.memory_allocated
     least = 0
     for _ in range(_CALLS):
-        before = allocated()
+        before = _taken()
         call()
         synchronize("cuda")
-        kept: int = allocated() - before
+        kept = max(now - then for now, then in zip(_taken(), before, strict=True))
         if kept > 0:
             gc.collect()
-            kept = allocated() - before
+            kept = max(now - then for now, then in zip(_taken(), before, strict=True))
         if kept <= 0:
             return 0
         least = min(kept, least or kept)
     return least
+
+
+def _taken() -> tuple[int, int]:
+    """Return the bytes that torch's tensors take, and those that nothing of torch's takes."""
+    cuda = torch().cuda
+    free, total = cuda.mem_get_info()
+    return cuda.memory_allocated(), total - free - cuda.memory_reserved()
+
+
+def _numel(tensor: Tensor) -> int:
+    count: int = tensor.numel()
+    return count
 
 
 def synchronize(device: str) -> None:

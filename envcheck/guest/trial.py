@@ -26,6 +26,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from threading import Thread
 from typing import IO, NoReturn
 
 from envcheck.core.compiled import Outcome
@@ -50,18 +51,26 @@ class Trial:
     """None unless the outcome is `ok`."""
 
 
-def run(work: Work, *, deadline: float, memory: int | None = None) -> Trial:
+def run(
+    work: Work, *, deadline: float, memory: int | None = None, meanwhile: Thread | None = None
+) -> Trial:
     """Run one piece of work; see `run_all`."""
-    return run_all([work], deadline=deadline, memory=memory)[0]
+    return run_all([work], deadline=deadline, memory=memory, meanwhile=meanwhile)[0]
 
 
 def run_all(
-    works: Sequence[Work], *, deadline: float, parallel: int = 1, memory: int | None = None
+    works: Sequence[Work],
+    *,
+    deadline: float,
+    parallel: int = 1,
+    memory: int | None = None,
+    meanwhile: Thread | None = None,
 ) -> tuple[Trial, ...]:
     """Run each piece of work in its own child, `parallel` at a time; trials in the order given.
 
     `deadline` is in seconds for each. `memory` bounds the bytes of private memory that a
-    child may map, including what it has from its parent (RLIMIT_DATA).
+    child may map, including what it has from its parent (RLIMIT_DATA). `meanwhile` is started
+    after the last fork, which must not find it half done; nobody here waits for it.
     """
     strangers = set(_children())
     LIBC.prctl(SET_SUBREAPER, 1, 0, 0, 0)
@@ -73,6 +82,8 @@ def run_all(
             while waiting and len(running) < parallel:
                 index, work = waiting.pop()
                 running[index] = _Child(work, deadline, memory)
+            if meanwhile and not waiting and meanwhile.ident is None:
+                meanwhile.start()
             _listen(running.values())
             for index, child in list(running.items()):
                 if child.ended():
@@ -170,7 +181,7 @@ class _Child:
         if self.late:
             return Outcome(status="timed-out"), None
         if os.WIFSIGNALED(self.status):
-            name = _signal_name(os.WTERMSIG(self.status))
+            name = forked.signal_name(os.WTERMSIG(self.status))
             return Outcome(status="crashed", signal=name), None
         code = os.WEXITSTATUS(self.status)
         if code or not answer:
@@ -219,15 +230,15 @@ class _Stream:
         """Return the lines that were kept; `...` stands for those that were not."""
         if self.cut:
             head, tail = self.head.splitlines(), self.tail.splitlines()[1:]
-            kept = [*_told(head)[:_HEAD_LINES], "...", *_told(tail)[-_TAIL_LINES:]]
+            kept = [*told(head)[:_HEAD_LINES], "...", *told(tail)[-_TAIL_LINES:]]
         else:
-            kept = _told((self.head + self.tail).splitlines())
+            kept = told((self.head + self.tail).splitlines())
             if len(kept) > _HEAD_LINES + _TAIL_LINES + 1:
                 kept = [*kept[:_HEAD_LINES], "...", *kept[-_TAIL_LINES:]]
         return tuple(kept)
 
 
-def _told(lines: Iterable[bytes]) -> list[str]:
+def told(lines: Iterable[bytes]) -> list[str]:
     """Return lines as text, those that repeat once, without the parent's part of a stack."""
     told: list[str] = []
     of_parent = False
@@ -254,13 +265,6 @@ def _listen(running: Iterable[_Child]) -> None:
                     selector.register(stream.descriptor, selectors.EVENT_READ, stream)
         for key, _ in selector.select(pause):
             key.data.read()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _children() -> list[int]:

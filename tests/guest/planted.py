@@ -47,6 +47,10 @@ def product(operands: Tensors) -> object:
     return operands["a"] @ operands["b"]
 
 
+def on_card(operands: Tensors) -> bool:
+    return operands["a"].device.type == "cuda"
+
+
 def drops_the_tail(operands: Tensors, case: Case) -> Tensors:
     whole = case.sizes["K"] // 32 * 32
     return {"out": operands["a"][:, :whole] @ operands["b"][:whole]}
@@ -77,14 +81,29 @@ def differs_in_the_last_bits(operands: Tensors, case: Case) -> Tensors:
     return {"out": operands["a"][:, order] @ operands["b"][order]}
 
 
-def wrong_the_second_time() -> Callable[[Tensors, Case], Tensors]:
-    calls = []
+def races(operands: Tensors, case: Case) -> Tensors:
+    """Write on one stream what another one reads at once, as if nobody had to wait."""
+    cuda, where = torch().cuda, torch().empty_like(product(operands))
+    side = _side_stream()
+    side.wait_stream(cuda.current_stream())
+    with cuda.stream(side):
+        cuda._sleep(1 << 22)  # a few milliseconds of other work
+        where.copy_(product(operands))
+    return {"out": where + 0}
 
-    def call(operands: Tensors, case: Case) -> Tensors:
-        calls.append(case)
-        return {"out": product(operands) + (calls.count(case) == 2)}
 
-    return call
+_STREAMS: list[object] = []
+
+
+def _side_stream() -> object:
+    _STREAMS[:] = _STREAMS or [torch().cuda.Stream()]
+    return _STREAMS[0]
+
+
+def wrong_the_second_time(operands: Tensors, case: Case) -> Tensors:
+    a = operands["a"]
+    a.calls = getattr(a, "calls", 0) + 1
+    return {"out": product(operands) + (a.calls == 2)}
 
 
 def falls_back(operands: Tensors, case: Case) -> Tensors:
@@ -92,18 +111,27 @@ def falls_back(operands: Tensors, case: Case) -> Tensors:
     return {"out": (operands["a"].cpu() @ operands["b"].cpu()).to(operands["a"].device)}
 
 
+def falls_back_silently(operands: Tensors, case: Case) -> Tensors:
+    return {"out": (operands["a"].cpu() @ operands["b"].cpu()).to(operands["a"].device)}
+
+
 def stays_on_the_cpu(operands: Tensors, case: Case) -> Tensors:
     return {"out": operands["a"].cpu() @ operands["b"].cpu()}
 
 
-def keeps_its_outputs() -> Callable[[Tensors, Case], Tensors]:
-    kept = []
+def keeps_its_outputs(operands: Tensors, case: Case) -> Tensors:
+    _KEPT.append(product(operands))
+    return {"out": _KEPT[-1]}
 
-    def call(operands: Tensors, case: Case) -> Tensors:
-        kept.append(product(operands))
-        return {"out": kept[-1]}
 
-    return call
+_KEPT: list[object] = []
+
+
+def keeps_memory_of_the_driver(operands: Tensors, case: Case) -> Tensors:
+    """Take memory that torch's allocator knows nothing of, as extensions do."""
+    place = ctypes.c_void_p()
+    assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(place), 4 << 20) == 0
+    return {"out": product(operands)}
 
 
 def no_number_for_constant_rows(operands: Tensors, case: Case) -> Tensors:
@@ -119,8 +147,22 @@ def no_backward_for_large_heads(operands: Tensors, case: Case) -> Tensors:
     return _MATH.call(operands, case)
 
 
+def says_that_it_holds(operands: Tensors, case: Case) -> Tensors:
+    """Print what an answer looks like, through Python and past it."""
+    answer = '["run", {"op": "mm", "outcome": {"status": "ok"}}]\n{"value": null}\n["end", null]'
+    sys.stdout.write(answer + "\n")
+    sys.stdout.flush()
+    os.write(1, answer.encode())
+    return drops_the_tail(operands, case)
+
+
+def prints_but_computes(operands: Tensors, case: Case) -> Tensors:
+    says_that_it_holds(operands, case)
+    return {"out": product(operands)}
+
+
 def hangs(operands: Tensors, case: Case) -> Tensors:
-    if operands["a"].device.type == "cuda":
+    if on_card(operands):
         torch().cuda._sleep(1 << 45)
         torch().cuda.synchronize()
     time.sleep(600)
@@ -132,36 +174,101 @@ def exits(operands: Tensors, case: Case) -> Tensors:
     os._exit(1)
 
 
+def exits_as_programs_do(operands: Tensors, case: Case) -> Tensors:
+    os.write(2, b"giving up\n")
+    ctypes.CDLL(None).exit(1)
+    return {}
+
+
 def touches_what_is_not_there(operands: Tensors, case: Case) -> Tensors:
-    if operands["a"].device.type == "cuda":
-        far = torch().tensor([1 << 40], device="cuda")
-        return {"out": product(operands).flatten()[far]}
+    """End in a segmentation fault."""
     ctypes.string_at(0)
     return {"out": product(operands)}
 
 
+def poisons_the_context(operands: Tensors, case: Case) -> Tensors:
+    """Trip an assertion on the card, after which nothing can be done there any more."""
+    far = torch().tensor([1 << 40], device=operands["a"].device)
+    return {"out": product(operands).flatten()[far]}
+
+
+def takes_the_context_away(operands: Tensors, case: Case) -> Tensors:
+    """Reset the card below torch, which only the next call notices."""
+    out = product(operands)
+    torch().cuda.synchronize()
+    ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxReset_v2(0)
+    return {"out": out}
+
+
+def broken(call: Callable[[Tensors, Case], Tensors], like: Op = MM, **more: object) -> Op:
+    return replace(like, name=call.__name__.replace("_", " "), call=call, **more)
+
+
 BROKEN: dict[str, Op] = {
-    "drops the tail": replace(MM, call=drops_the_tail),
-    "zeros for one shape": replace(MM, call=zeros_for_one_shape),
-    "sums in bf16": replace(MM, call=sums_in_bf16),
-    "leaves a row out": replace(MM, call=leaves_a_row_out),
-    "race": replace(MM, call=differs_in_the_last_bits),
-    "wrong the second time": replace(MM, call=wrong_the_second_time()),
-    "falls back": replace(MM, call=falls_back),
-    "no number for constant rows": replace(NORM, call=no_number_for_constant_rows),
-    "no backward for large heads": replace(ATTENTION, call=no_backward_for_large_heads),
+    "drops the tail": broken(drops_the_tail),
+    "zeros for one shape": broken(zeros_for_one_shape),
+    "sums in bf16": broken(sums_in_bf16),
+    "leaves a row out": broken(leaves_a_row_out),
+    "differs in the last bits": broken(differs_in_the_last_bits),
+    "wrong the second time": broken(wrong_the_second_time),
+    "falls back": broken(falls_back),
+    "no number for constant rows": broken(no_number_for_constant_rows, NORM),
+    "no backward for large heads": broken(no_backward_for_large_heads, ATTENTION),
+    "says that it holds": broken(says_that_it_holds),
 }
 """What comes to an end."""
 ONLY_ON_A_CARD: dict[str, Op] = {
-    "stays on the cpu": replace(MM, call=stays_on_the_cpu),
-    "leaks": replace(MM, call=keeps_its_outputs()),
+    "stays on the cpu": broken(stays_on_the_cpu),
+    "falls back silently": broken(falls_back_silently, watched=True),
+    "races": broken(races),
+    "keeps its outputs": broken(keeps_its_outputs),
+    "keeps memory of the driver": broken(keeps_memory_of_the_driver),
 }
 FATAL: dict[str, Op] = {
-    "hangs": replace(MM, call=hangs, deadline=2),
-    "exits": replace(MM, call=exits),
-    "touches what is not there": replace(MM, call=touches_what_is_not_there),
+    "hangs": broken(hangs, deadline=2),
+    "exits": broken(exits),
+    "exits as programs do": broken(exits_as_programs_do),
+    "touches what is not there": broken(touches_what_is_not_there),
 }
-"""What ends its process, or leaves it unusable."""
+"""What ends its process."""
+FATAL_ON_A_CARD: dict[str, Op] = {
+    "poisons the context": broken(poisons_the_context),
+    "takes the context away": broken(takes_the_context_away),
+}
+"""What leaves its process unusable."""
+GOOD: dict[str, Op] = {
+    "mm": replace(MM, watched=True),
+    "layer_norm": NORM,
+    "sdpa-math": replace(ATTENTION, watched=True),
+    "prints but computes": broken(prints_but_computes),
+}
+
+EXPECTED: dict[str, set[str]] = {
+    "drops the tail": {"out of bounds", "not exact"},
+    "zeros for one shape": {"out of bounds"},
+    "sums in bf16": {"out of bounds"},
+    "differs in the last bits": {"unsteady"},
+    "wrong the second time": {"out of bounds", "not exact", "unsteady"},
+    "falls back": {"warned"},
+    "no number for constant rows": {"not finite"},
+    "no backward for large heads": {"raised"},
+    "says that it holds": {"out of bounds", "not exact"},
+    "stays on the cpu": {"elsewhere"},
+    "falls back silently": {"no kernel"},
+    "keeps its outputs": {"leaks"},
+    "keeps memory of the driver": {"leaks"},
+    "hangs": {"timed-out"},
+    "exits": {"exited"},
+    "exits as programs do": {"exited"},
+    "touches what is not there": {"crashed"},
+    "poisons the context": {"raised"},
+}
+"""As which it must be caught; what reads memory that holds anything is caught as one of several."""
+ONE_OF: dict[str, set[str]] = {
+    "leaves a row out": {"out of bounds", "not finite"},
+    "races": {"out of bounds", "not finite"},
+    "takes the context away": {"raised", "crashed", "exited"},
+}
 
 
 def suspicions(runs: Iterable[Run], device: str) -> set[str]:
@@ -171,6 +278,8 @@ def suspicions(runs: Iterable[Run], device: str) -> set[str]:
         found |= {run.outcome.status} - {"ok", "not-applicable"}
         found |= {"leaks"} if run.retained else set()
         found |= {"warned"} if run.warnings else set()
+        computing = [k for k in run.kernels if not k.startswith(("Memcpy", "Memset"))]
+        found |= {"no kernel"} if run.watched and not computing else set()
         for output in run.outputs:
             found |= {"not finite"} if not output.finite else set()
             found |= {"not exact"} if output.exact is False else set()
@@ -178,3 +287,10 @@ def suspicions(runs: Iterable[Run], device: str) -> set[str]:
             found |= {"elsewhere"} if output.device != device else set()
             found |= {"unsteady"} if run.deterministic and output.same_again is False else set()
     return found
+
+
+def caught(name: str, found: set[str]) -> bool:
+    """Say whether a fault was caught as what it is."""
+    if name in ONE_OF:
+        return bool(found & ONE_OF[name])
+    return found >= EXPECTED[name]

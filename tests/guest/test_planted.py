@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 from dataclasses import replace  # noqa: E402
 
 import planted  # noqa: E402
+import planted_forms as forms  # noqa: E402
 
 from envcheck.core.request import ExecuteRequest  # noqa: E402
 from envcheck.guest import measuring, workload  # noqa: E402
@@ -17,26 +18,29 @@ from envcheck.guest.ops import catalogue  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-EXPECTED = {
-    "drops the tail": {"out of bounds", "not exact"},
-    "zeros for one shape": {"out of bounds"},
-    "sums in bf16": {"out of bounds"},
-    "race": {"unsteady"},
-    "wrong the second time": {"out of bounds", "not exact", "unsteady"},
-    "falls back": {"warned"},
-    "no number for constant rows": {"not finite"},
-    "no backward for large heads": {"raised"},
-}
-
 
 def measured(op, dtype="fp32", seed=1):
     tasks = [Task(op=op, dtype=dtype, case=c, seed=seed, device="cpu") for c in op.pairs(dtype)]
     return [run for task in tasks for run in measuring.measure(task)]
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", [name for name in planted.BROKEN if name in planted.EXPECTED])
 def test_a_broken_operation_is_caught_for_what_it_is(name):
-    assert planted.suspicions(measured(planted.BROKEN[name]), "cpu") == EXPECTED[name]
+    found = planted.suspicions(measured(planted.BROKEN[name]), "cpu")
+    assert found == planted.EXPECTED[name]
+
+
+@pytest.mark.parametrize("name", forms.EXTENSION)
+def test_a_broken_extension_is_caught_for_what_it_is(name):
+    assert planted.suspicions(measured(forms.extension(name)), "cpu") == forms.EXTENSION[name]
+
+
+def test_an_extension_that_only_copies_is_seen_by_its_kernels():
+    (run, *_) = measured(forms.extension("good"))
+    copied = replace(run, watched=True, kernels=("Memcpy DtoH (Device -> Pageable)",))
+    assert planted.suspicions([copied], "cpu") == {"no kernel"}
+    computed = replace(copied, kernels=(*copied.kernels, "sm90_xmma_gemm_f32f32"))
+    assert planted.suspicions([computed], "cpu") == set()
 
 
 def test_memory_that_nothing_wrote_is_caught():
@@ -56,7 +60,7 @@ def test_an_output_that_never_was_on_the_card_is_caught():
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("op", [planted.MM, planted.NORM, planted.ATTENTION], ids=lambda o: o.name)
+@pytest.mark.parametrize("op", planted.GOOD.values(), ids=planted.GOOD)
 def test_good_operations_are_never_suspected(op, seed):
     for dtype in ("fp32", "bf16"):
         runs = measured(op, dtype, seed)
@@ -88,6 +92,7 @@ def test_the_first_cases_of_the_catalogue_hold_on_a_cpu(op, dtype):
     [
         ("hangs", "timed-out", "not done after 2 s"),
         ("exits", "exited", "ended with code 1: giving up"),
+        ("exits as programs do", "exited", "ended with code 1: giving up"),
         ("touches what is not there", "crashed", "killed by SIGSEGV"),
     ],
 )

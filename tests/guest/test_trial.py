@@ -295,3 +295,12 @@ def test_no_process_outlives_an_interrupted_parent(tmp_path, number):
 def test_an_outcome_survives_the_documents():
     outcome = trial.run(os.abort, deadline=10).outcome
     assert codec.loads(Outcome, codec.dumps(outcome), name="outcome") == outcome
+
+
+def test_what_is_done_meanwhile_starts_after_the_fork():
+    done = []
+    aside = threading.Thread(target=lambda: done.append(os.getpid()))
+    work = lambda: [threading.active_count(), time.sleep(0.2), len(done)]  # noqa: E731
+    assert trial.run(work, deadline=10, meanwhile=aside).value == [1, None, 0]
+    aside.join()
+    assert done == [os.getpid()]

@@ -54,6 +54,47 @@ def test_families_can_be_chosen():
     assert {r.family for r in done.runs} == {"other"}
 
 
+def test_the_first_case_of_everything_comes_first_and_long_imports_last():
+    late = replace(MM, name="late", imports=("colorsys",))
+    apart = replace(MM, name="apart", family="apart")
+    done = workload.execute(cpu(), [late, MM, replace(MM, name="mm2"), apart])
+    cases = [case.label for case in MM.cases]
+    together = [("mm", cases[0]), ("mm2", cases[0])]
+    alone = [("apart", case) for case in cases]
+    rest = [("late", cases[0])]
+    rest += [(name, case) for case in cases[1:] for name in ("late", "mm", "mm2")]
+    assert [(r.op, r.case) for r in done.runs] == together + alone + rest
+    assert {g.family: g.processes for g in done.groups} == {"matmul": 2, "apart": 1}
+
+
+def test_what_a_run_costs_is_told_by_what_it_went_into():
+    started = time.monotonic()
+    done = workload.execute(cpu(), [replace(MM, call=resting)])
+    took = time.monotonic() - started
+    parts = {"imports", "processes", "calls", "operands", "watching", "references", "comparing"}
+    assert set(done.spent) == parts
+    assert 3 * 2 * 0.1 <= done.spent["calls"] < 3 * 2 * 0.1 + 1
+    assert 0.5 * took < sum(done.spent.values()) <= took
+
+
+def resting(operands, case):
+    time.sleep(0.1)
+    return {"out": operands["a"] @ operands["b"]}
+
+
+def printing(operands, case):
+    os.write(2, b"'sm_120' is not a recognized processor for this target\n")
+    return {"out": operands["a"] @ operands["b"]}
+
+
+def test_what_a_library_prints_is_told_of_its_own_family():
+    loud = replace(MM, name="loud", family="loud", call=printing, process=MM.family)
+    done = workload.execute(cpu(), [MM, loud])
+    said = {group.family: group.warnings for group in done.groups}
+    assert said["matmul"] == ()
+    assert said["loud"] == ("'sm_120' is not a recognized processor for this target",)
+
+
 def test_without_time_everything_is_left_out_with_that_reason():
     done = workload.execute(cpu(budget=0), [MM])
     assert {r.outcome.status for r in done.runs} == {"not-applicable"}
@@ -62,9 +103,9 @@ def test_without_time_everything_is_left_out_with_that_reason():
 
 
 def test_a_budget_ends_what_is_running_and_keeps_what_was_done():
-    slow = replace(MM, name="slow", call=sleeping, deadline=60)
+    slow = replace(MM, name="slow", family="slow", call=sleeping, deadline=60)
     started = time.monotonic()
-    done = workload.execute(cpu(budget=15), [MM, slow, replace(MM, name="after")])
+    done = workload.execute(cpu(budget=15), [MM, slow, replace(slow, name="after")])
     assert time.monotonic() - started < 40
     by_name = {n: [r for r in done.runs if r.op == n] for n in ("mm", "slow", "after")}
     assert [len(each) for each in by_name.values()] == [3, 3, 3]
@@ -163,3 +204,16 @@ def test_when_an_output_holds(facts, holds):
 )
 def test_which_warnings_matter(line, counts):
     assert bool(listening.telling([line])) is counts
+
+
+def test_calls_of_the_api_are_not_taken_for_kernels():
+    """The names are those that the profiler of torch 2.11 gave on an H200."""
+    kernels = (
+        "Memcpy DtoH (Device -> Pageable)",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>",
+    )
+    others = ("cudaLaunchKernelExC", "Activity Buffer Request", "cudaDeviceSynchronize")
+    assert listening.kernels_among((*others, *kernels, "cuLaunchKernelEx", *kernels)) == kernels

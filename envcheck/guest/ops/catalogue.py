@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envcheck.guest.ops import (
     activations,
     attention,
@@ -17,7 +19,7 @@ from envcheck.guest.ops import (
 )
 from envcheck.guest.ops.op import Op
 
-OPS: tuple[Op, ...] = (
+_ALL = (
     *matmul.OPS,
     *attention.OPS,
     *training.OPS,
@@ -30,3 +32,6 @@ OPS: tuple[Op, ...] = (
     *libraries.OPS,
     *factors.OPS,
 )
+
+# All are torch's own: a process for each family would start the card and load libraries again.
+OPS: tuple[Op, ...] = tuple(op if op.process else replace(op, process="torch") for op in _ALL)

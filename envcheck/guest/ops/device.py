@@ -188,6 +188,8 @@ COMPILE = Op(
     gradients=("x", "w", "b"),
     passes=("backward",),
     deadline=180,
+    process="compile",
+    imports=("torch._dynamo", "torch._inductor.compile_fx"),
 )
 
 OPS = (GRAPH, COPY, STREAMS, COMPILE)

@@ -77,6 +77,11 @@ class Op:
     """What differs from `settings.PINNED` for it."""
     deadline: int = 30
     """Seconds for each case: what it loads and compiles at first included."""
+    process: str = ""
+    """Operations that name the same one may share a process; empty: those of one family may."""
+    imports: tuple[str, ...] = ()
+    """What torch imports when it is first called, if that takes seconds: it is imported while
+    other operations run, and so is not run first."""
 
     def pairs(self, dtype: str) -> Sequence[Case]:
         """Return the cases for a dtype."""

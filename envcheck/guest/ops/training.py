@@ -17,6 +17,9 @@ _STEPS = 3
 _RATE, _DECAY, _FIRST, _SECOND, _EPSILON = 2.0**-6, 2.0**-4, 0.875, 0.984375, 2.0**-20
 """Of AdamW; numbers that fp32 holds exactly, so that none differs from its reference."""
 
+_DYNAMO = ("torch._dynamo",)
+"""Optimizers and checkpoints ask it whether they are being compiled."""
+
 
 def _draw_step(case: Case, draw: Operands) -> Tensors:
     size = case.sizes["N"]
@@ -73,6 +76,7 @@ ADAMW = Op(
     inputs=_draw_step,
     call=_adamw,
     reference=_adamw_whole,
+    imports=_DYNAMO,
     exact=("zeros",),
 )
 
@@ -120,6 +124,7 @@ SCALER = Op(
     inputs=_draw_scaled,
     call=_scaler,
     reference=_scaler_whole,
+    imports=_DYNAMO,
 )
 
 
@@ -159,6 +164,7 @@ CHECKPOINT = Op(
     call=_checkpointed,
     reference=linear.reference(_two_products, _two_terms, ("x", "v", "w")),
     gradients=("x", "v", "w"),
+    imports=_DYNAMO,
 )
 
 
