@@ -149,9 +149,9 @@ class Executed:
     """Why it failed; empty when it did not."""
     parts: tuple[str, ...] = ("ops",)
     """Which were asked for: `ops`, `triton`, `cuda`, `extensions`."""
-    budget: float = 0
+    budget: float = 0.0
     """Seconds that there were."""
-    seconds: float = 0
+    seconds: float = 0.0
     """That it took, all processes included."""
     cards: Cards | None = None
     """What the driver tells of all cards; None where it was not asked."""

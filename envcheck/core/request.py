@@ -78,7 +78,7 @@ class ExecuteRequest:
     parts: tuple[str, ...] = ("ops",)
     """Of PARTS."""
 
-    budget: float = 60
+    budget: float = 60.0
     """Seconds; what does not fit is left out, the most valuable things come first."""
     seed: int = 1
     """Of all random operands."""

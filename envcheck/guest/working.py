@@ -92,7 +92,7 @@ def _nothing(request: ExecuteRequest, outcome: Outcome) -> Executed:
         outcome=outcome,
         message=words.reason(outcome),
         parts=request.parts,
-        budget=request.budget,
+        budget=float(request.budget),
         card=None,
         torch=None,
     )

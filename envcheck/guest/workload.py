@@ -64,7 +64,7 @@ def execute(
         outcome=replace(ended.outcome, stdout=(), stderr=()) if ended.outcome.ok else ended.outcome,
         message=facts.get("message") or words.reason(ended.outcome),
         parts=request.parts,
-        budget=request.budget,
+        budget=float(request.budget),
         seconds=round(time.monotonic() - started, 3),
         card=about,
         torch=facts.get("torch"),
@@ -127,10 +127,11 @@ def _get_ready(
     part: str, request: ExecuteRequest, limits: Limits, ready: Ready, spent: Spent
 ) -> None:
     """Have kernels compiled that are launched next."""
-    with spent.on("compiling"):
-        if part == "triton" and limits.sm is not None:
+    if part == "triton" and limits.sm is not None:
+        with spent.on("compiling"):
             kernel_ops.precompile(request, limits.sm, limits.left)
-        elif part == "cuda":
+    elif part == "cuda":
+        with spent.on("compiling"):
             ready(limits.left)
 
 
