@@ -166,14 +166,13 @@ def _executed(question: Question) -> Json:
         if run.outcome.status != "not-applicable":
             spent[run.part] = spent.get(run.part, 0.0) + run.outcome.milliseconds / 1000
             counts[run.part] = counts.get(run.part, 0) + 1
-    calls = [((r.first or 0) + (r.milliseconds or 0)) / 1000 for r in executed.runs]
     return {
         "card": executed.card.name,
         "seconds": executed.seconds,
         "budget": executed.budget,
         "runs": counts,
         "seconds_of_runs": {part: round(s, 3) for part, s in spent.items()},
-        "seconds_of_calls": round(sum(calls), 3),
+        "spent": {name: round(seconds, 3) for name, seconds in executed.spent.items()},
         "left_out": sum(
             r.outcome.status == "not-applicable" and r.message.startswith("left out: ")
             for r in executed.runs

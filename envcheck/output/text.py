@@ -97,11 +97,9 @@ def _executed(report: Report) -> Iterator[str]:
     parts = [f"{part} {runs[part]} in {spent[part]:.1f} s" for part in runs if runs[part]]
     total = f"{done['seconds']:.1f} s of {done['budget']:g} s"
     yield f"run on {done['card']}: {', '.join(parts) or 'nothing'}; {total}"
-    calls = float(done["seconds_of_calls"])
-    yield (
-        f"of which the calls themselves took {calls:.1f} s; the rest is processes, imports,"
-        " references and comparing"
-    )
+    spent = sorted(done["spent"].items(), key=lambda pair: -pair[1])
+    if spent:
+        yield "spent on " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent)
     if done["left_out"]:
         yield f"{done['left_out']} runs were left out: a larger --budget runs them"
 

@@ -224,9 +224,9 @@ def test_a_fault_in_any_part_is_incompatible():
 
 
 def test_numbers_of_what_ran_stand_in_the_summary():
-    facts = report(run(first=3.0, milliseconds=1.0), seconds=12.5, budget=60).summary["executed"]
+    facts = report(run(), seconds=12.5, budget=60.0, spent={"calls": 0.0041}).summary["executed"]
     assert facts["runs"] == {"ops": 1, "triton": 0, "cuda": 0, "extensions": 0}
-    assert (facts["seconds"], facts["budget"], facts["seconds_of_calls"]) == (12.5, 60, 0.004)
+    assert (facts["seconds"], facts["budget"], facts["spent"]) == (12.5, 60.0, {"calls": 0.004})
     assert judge(HOPPER, environment(), None).summary["executed"] is None
 
 
