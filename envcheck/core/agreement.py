@@ -46,6 +46,7 @@ _STARTED, _NOT_ASKED = "started", "not-asked"
 DAMAGED = "the file contradicts itself or is damaged"
 EMPTY = "there is no code in it"
 SAME_NAME = "two objects hold kernels of one name, and not both have code for the card"
+BY_DESIGN = "beside code for this card it holds kernels for other SMs alone, by design or not"
 BY_ITSELF = "its code started, and failed by itself"
 COMPILER = "the PTX fits, and the driver's compiler refuses its text"
 HOST_ASKS = "what a library's launch asks for stands in its host code"
@@ -123,6 +124,8 @@ def predict(
         lacking = _lacking(report.findings)
         return Prediction(expected=NO_CODE, reason=failed.message, kernels=lacking)
     if file.format == "shared-object":
+        if _single_sms(file, sm, driver):
+            return Prediction(expected=UNKNOWN, reason=BY_DESIGN)
         return Prediction(expected=RUNS, reason=coverage.of_file(file, sm, driver).message)
     if needs is None:
         return Prediction(expected=LOADS, reason=f"no kernel {launch.kernel} in the code it takes")
@@ -158,6 +161,22 @@ def _same_name(file: DeviceFile, sm: Sm, driver: Version | None) -> bool:
             runs = coverage.of_codes(usable, sm, driver).mode != coverage.NONE
             (with_code if runs else without).update(part.kernels or ())
     return bool(with_code & without)
+
+
+def _single_sms(file: DeviceFile, sm: Sm, driver: Version | None) -> bool:
+    """Say whether an object has code for other single SMs or families alone.
+
+    A library that chooses its kernels never calls it on this card; another one would fail. Where
+    a driver can link anew, what counts is what it links.
+    """
+    inputs = [part for part in file.containers if part.section == "__nv_relfatbin"]
+    found = [coverage.loadable(file, part) for part in inputs or file.containers]
+    return any(
+        all(c.sm[-1] in "af" for c in codes)
+        and coverage.of_codes(codes, sm, driver).mode == coverage.NONE
+        for codes in found
+        if codes
+    )
 
 
 def _too_much(launch: Launch, needs: Needs, shared_limit: int, sm: Sm) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from envcheck.core import coverage
@@ -19,6 +20,7 @@ _SHARED = re.compile(
     rb"(\.extern\s+)?\.shared\s+(?:\.align\s+\d+\s+)?(?:\.(v[248])\s+)?"
     rb"\.[bsuf](\d{1,3})\s+[\w$%]+((?:\s*\[\s*\d*\s*\])*)\s*[;=]"
 )
+_CLUSTER = re.compile(rb"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 
@@ -63,28 +65,31 @@ def _of_cubin(image: bytes, kernel: str) -> Needs | None:
 def of_ptx(text: bytes, kernel: str) -> Needs | None:
     """Return what a kernel of a PTX text declares, None where there is none of that name.
 
-    Shared memory counts that is declared in the kernel or outside of any function.
+    The blocks of a cluster stand between the kernel's name and its body. Shared memory counts that is declared in the kernel or outside of any function.
     """
     bare = _COMMENT.sub(b" ", text)
     body, outside, depth, begin, owner = b"", [], 0, 0, b""
-    known = False
+    head = None
     for brace in re.finditer(rb"[{}]", bare):
         if brace[0] == b"{":
             if depth == 0:
                 outside.append(bare[begin : brace.start()])
                 named = _ENTRY.findall(outside[-1])
                 owner, begin = (named[-1] if named else b""), brace.end()
-                known = known or owner == kernel.encode()
+                if owner == kernel.encode():
+                    head = outside[-1].rpartition(b".entry")[2]
             depth += 1
         elif depth:
             depth -= 1
             if depth == 0:
                 body += bare[begin : brace.start()] if owner == kernel.encode() else b""
                 begin = brace.end()
-    if not known:
+    if head is None:
         return None
     shared = sum(map(_bytes, _SHARED.finditer(b"\n".join([*outside, body]))))
-    return Needs(static_shared=shared, compiled=False)
+    cluster = _CLUSTER.search(head)
+    blocks = math.prod(int(n) for n in cluster.groups(b"1")) if cluster else 1
+    return Needs(static_shared=shared, cluster_blocks=blocks, compiled=False)
 
 
 def _bytes(found: re.Match[bytes]) -> int:

@@ -23,8 +23,11 @@ def render(found: Selftest, stream: IO[str], *, quiet: bool = False, verbose: bo
     width = seen.width if seen.is_terminal else 100_000
     console = Console(file=stream, highlight=False, width=width)
     if not quiet:
-        console.print(_table(found.groups))
-        console.print()
+        with console.capture() as drawn:
+            console.print(_table(found.groups))
+        # Without the blank lines that stand for the table's missing borders.
+        stream.writelines(f"{line}\n" for line in drawn.get().splitlines() if line.strip())
+        stream.write("\n")
     for each in found.objects:
         if each.agreement == DISAGREE or (verbose and each.agreement != AGREE):
             console.print(Text(_line(each)), soft_wrap=True)
