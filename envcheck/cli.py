@@ -136,7 +136,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     one = command(
         "selftest",
-        "Compare what a scan says with what the card of this machine does.",
+        "Compare what a scan says with what the card of this machine does. Exit code 10 says "
+        "that they disagree somewhere, 11 that nothing could be compared.",
         [common, form],
     )
     one.add_argument(

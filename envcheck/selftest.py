@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.model import Inventory, Target
 from envcheck.core.sm import Sm
 from envcheck.core.tally import Selftest
-from envcheck.errors import FileUnavailable
+from envcheck.errors import DocumentInvalid, FileUnavailable
 from envcheck.guest import driver, launch_needs, loading, trial
 from envcheck.guest.elf import Malformed
 from envcheck.guest.reading import open_regular, read_code
@@ -25,8 +26,10 @@ from envcheck.judge import judge
 
 _LOADABLE = (".cubin", ".fatbin", ".ptx", ".so")
 _IMAGES = ("cubin", "fatbin", "ptx")
-_FORMATS = {"ptx": "PTX text", "shared-object": "library"}
+_GROUPS = {".ptx": "PTX text", ".so": "library"}
 _DESCRIBE_SECONDS = 60
+# Each holds a context of some hundred megabytes on the card.
+_PARALLEL = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Object:
     name: str
     """Relative to the folder of objects."""
     group: str
-    """The folder that it lies in, or else its format."""
+    """The folder that it lies in, or else what its name says that it is."""
     launch: Launch
 
 
@@ -56,20 +59,25 @@ def objects(folder: Path) -> tuple[Object, ...]:
     if not found:
         message = f"{root}: no file there ends in {', '.join(_LOADABLE)}"
         raise FileUnavailable(message, remedy="name a folder of cubins, fatbins, PTX and libraries")
-    return tuple(_object(path, root, launches) for path in found)
+    made = tuple(_object(path, root, launches) for path in found)
+    if unknown := launches.keys() - {each.name for each in made}:
+        message = f"{folder / 'launches.json'}: {min(unknown)}: there is no such object"
+        raise DocumentInvalid(message, remedy=f"name objects as they are called below {root}")
+    return made
 
 
 def _object(path: Path, root: Path, launches: Mapping[str, Launch]) -> Object:
     name = path.relative_to(root).as_posix()
-    launch = launches.get(name, Launch())
-    return Object(path=path, name=name, group=name.rpartition("/")[0], launch=launch)
+    kind = _GROUPS.get(path.suffix, path.suffix.removeprefix("."))
+    group = name.rpartition("/")[0] or kind
+    return Object(path=path, name=name, group=group, launch=launches.get(name, Launch()))
 
 
 def _launches(path: Path) -> dict[str, Launch]:
     if not path.exists():
         return {}
-    rows: dict[str, Any] = codec.parse(path.read_bytes(), name=str(path))
-    return {n: codec.from_json(Launch, row, f"{path}.{n}") for n, row in rows.items()}
+    rows: Any = codec.parse(path.read_bytes(), name=str(path))
+    return codec.from_json(dict[str, Launch], rows, str(path))
 
 
 def card(library: str = driver.LIBRARY) -> tuple[DriverCard, DriverFacts]:
@@ -128,30 +136,27 @@ def run(
     *,
     library: str = driver.LIBRARY,
     cudart: str | None = None,
-    parallel: int = 4,
+    parallel: int | None = None,
 ) -> Selftest:
     """Judge, load and compare objects on the first card; raises FileUnavailable without one."""
     about, facts = card(library)
     version = judged_driver(facts)
-    files = [_read(each) for each in found]
-    predictions = [
-        _predict(each, file, about, version) for each, file in zip(found, files, strict=True)
-    ]
+    predictions = [_predict(each, _read(each), about, version) for each in found]
     results = loading.load_all(
         [(str(each.path), each.launch) for each in found],
         library=library,
         cudart=cudart,
-        parallel=parallel,
+        parallel=parallel or min(_PARALLEL, os.cpu_count() or 1),
     )
     compared = tuple(
         agreement.compare(
             each.name,
-            each.group or _FORMATS.get(file.format, file.format),
+            each.group,
             prediction,
             kernels,
             library=each.path.suffix == ".so",
         )
-        for each, file, prediction, kernels in zip(found, files, predictions, results, strict=True)
+        for each, prediction, kernels in zip(found, predictions, results, strict=True)
     )
     return Selftest(
         schema=tally.SCHEMA,
@@ -168,22 +173,21 @@ def _read(each: Object) -> DeviceFile:
 
 
 def _predict(each: Object, file: DeviceFile, about: DriverCard, version: Version) -> Prediction:
-    report = judge(
-        Target(name=about.sm, sm=about.sm), Inventory(source="files", files=(file,)), version
-    )
-    limit = about.shared_memory_per_block
-    return agreement.predict(report, file, each.launch, _needs(each, file, about), limit)
+    target = Target(name=about.sm, sm=about.sm)
+    report = judge(target, Inventory(source="files", files=(file,)), version)
+    try:
+        needs = _needs(each, file, Sm.parse(about.sm))
+    except Malformed:  # a payload that only its kernel's launch made anybody open
+        return Prediction(expected=agreement.UNKNOWN, reason=agreement.DAMAGED)
+    return agreement.predict(report, file, each.launch, needs, about.shared_memory_per_block)
 
 
-def _needs(each: Object, file: DeviceFile, about: DriverCard) -> Needs | None:
+def _needs(each: Object, file: DeviceFile, sm: Sm) -> Needs | None:
+    """Return what an image's kernel fixes for its launch; raises Malformed."""
     if file.format not in _IMAGES or file.problem or file.skipped:
         return None
-    sm, kernel = Sm.parse(about.sm), each.launch.kernel
     with (
         open(each.path, "rb") as handle,
         mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ) as view,
     ):
-        try:
-            return launch_needs.read(view, file, kernel, sm, inflate)
-        except Malformed:  # what cannot be read of it is not launched by it either
-            return None
+        return launch_needs.read(view, file, each.launch.kernel, sm, inflate)

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -200,6 +201,8 @@ def test_what_a_ptx_text_declares_for_one_kernel() -> None:
     assert other == Needs(static_shared=5100, compiled=False)
     assert launch_needs.of_ptx(PTX, "dynamic") is None
     assert launch_needs.of_ptx(PTX + b"}{{{", "prob") is None
+    endless = PTX.replace(b"[3][2]", b"[" + b"9" * 5000 + b"]")
+    assert launch_needs.of_ptx(endless, "probe") is not None
 
 
 def count(*found: str) -> tally.Selftest:
@@ -360,8 +363,8 @@ def test_each_disagreement_is_a_line_of_its_own(fake: Path, folder: Path) -> Non
 def test_nothing_that_could_be_compared(fake: Path, folder: Path) -> None:
     done = envcheck("selftest", "--truth", folder, "-v", env=words(fake, add=7))
     assert done.returncode == 11
-    assert done.stdout.count("undecidable: ") == 2
-    assert agreement.BY_ITSELF in done.stdout
+    assert f"2 undecidable: {agreement.BY_ITSELF}" in done.stdout.splitlines()
+    assert sum(line.startswith("undecidable: ") for line in done.stdout.splitlines()) == 2
 
 
 def test_how_a_kernel_is_launched_is_told_beside_the_objects(fake: Path, folder: Path) -> None:
@@ -421,6 +424,24 @@ def test_a_libcuda_that_is_none(tmp_path: Path, folder: Path) -> None:
     assert "libcuda, the driver's library, cannot be opened" in done.stderr
 
 
+def test_measuring_keeps_the_rows_that_the_tests_compare_with(fake: Path, folder: Path) -> None:
+    out = folder / "fake.json"
+    script = DATA / "run_truth.py"
+    call = [sys.executable, script, folder / "objects" / "mine", folder / "objects" / "text.ptx"]
+    for more, code in ((["--out", out, "--setting", "FAKE_ADD=7"], 0), (["--expect", out], 0)):
+        done = subprocess.run(
+            [*call, *more], env={**os.environ, **words(fake)}, capture_output=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+    rows = json.loads(out.read_text())
+    assert rows["results"] == {"fits.fatbin": "ok", "text.ptx": "ok"}
+    assert rows["differs_with"]["FAKE_ADD=7"] == {
+        "fits.fatbin": "wrong-numbers",
+        "text.ptx": "wrong-numbers",
+    }
+    assert (rows["card"], rows["sm"], rows["driver_cuda"]) == ("Fake 90", "sm_90", "13.0")
+
+
 @pytest.mark.parametrize("what", ["missing", "file", "empty"])
 def test_a_folder_that_cannot_be_had(what: str, tmp_path: Path) -> None:
     path = tmp_path / what
@@ -433,9 +454,18 @@ def test_a_folder_that_cannot_be_had(what: str, tmp_path: Path) -> None:
     assert str(path) in done.stderr
 
 
-def test_launches_that_do_not_fit(folder: Path) -> None:
-    (folder / "launches.json").write_text('{"text.ptx": {"dynamic": 1}}')
-    with pytest.raises(DocumentInvalid, match=r"launches.json.text.ptx"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"text.ptx": {"dynamic": 1}}', r"launches.json.*text.ptx"),
+        ('{"test.ptx": {}}', "test.ptx: there is no such object"),
+        ("[]", "launches.json"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_launches_that_do_not_fit(text: str, said: str, folder: Path) -> None:
+    (folder / "launches.json").write_text(text)
+    with pytest.raises(DocumentInvalid, match=said):
         selftest.objects(folder)
 
 

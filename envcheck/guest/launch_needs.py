@@ -18,9 +18,9 @@ _WIDTHS = {"v2": 2, "v4": 4, "v8": 8}
 # `.shared .align 16 .b8 name[1024];` without those that the launch sizes, which are `.extern`.
 _SHARED = re.compile(
     rb"(\.extern\s+)?\.shared\s+(?:\.align\s+\d+\s+)?(?:\.(v[248])\s+)?"
-    rb"\.[bsuf](\d{1,3})\s+[\w$%]+((?:\s*\[\s*\d*\s*\])*)\s*[;=]"
+    rb"\.[bsuf](\d{1,3})\s+[\w$%]+((?:\s*\[\s*\d{0,12}\s*\])*)\s*[;=]"
 )
-_CLUSTER = re.compile(rb"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_CLUSTER = re.compile(rb"\.reqnctapercluster\s+(\d{1,9})(?:\s*,\s*(\d{1,9}))?(?:\s*,\s*(\d{1,9}))?")
 _ENTRY = re.compile(rb"\.entry\s+([\w$%]+)")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 

@@ -28,6 +28,8 @@ def render(found: Selftest, stream: IO[str], *, quiet: bool = False, verbose: bo
         # Without the blank lines that stand for the table's missing borders.
         stream.writelines(f"{line}\n" for line in drawn.get().splitlines() if line.strip())
         stream.write("\n")
+        for reason in _reasons(found.groups):
+            console.print(Text(reason), soft_wrap=True)
     for each in found.objects:
         if each.agreement == DISAGREE or (verbose and each.agreement != AGREE):
             console.print(Text(_line(each)), soft_wrap=True)
@@ -38,21 +40,23 @@ def _table(groups: tuple[Tally, ...]) -> Table:
     table = Table(box=box.MARKDOWN, header_style="dim")
     for name in ("group", "objects", "agree", "disagree", "undecidable"):
         table.add_column(name, overflow="fold")
-    for each in groups:
-        counts = (each.count, each.agree, each.disagree)
-        table.add_row(visible(each.group), *map(str, counts), _reasons(each.undecidable))
-    reasons: Counter[str] = Counter()
-    for each in groups:
-        reasons.update(each.undecidable)
-    totals = (sum(getattr(g, name) for g in groups) for name in ("count", "agree", "disagree"))
-    table.add_row("all", *map(str, totals), str(sum(reasons.values())))
+    rows = [(each.group, _counts(each)) for each in groups]
+    totals = tuple(sum(column) for column in zip(*(counts for _, counts in rows), strict=True))
+    for name, counts in [*rows, ("all", totals)]:
+        table.add_row(visible(name), *map(str, counts))
     return table
 
 
-def _reasons(counts: object) -> str:
-    if not isinstance(counts, dict) or not counts:
-        return "0"
-    return "; ".join(f"{count}: {reason}" for reason, count in sorted(counts.items()))
+def _counts(each: Tally) -> tuple[int, ...]:
+    return each.count, each.agree, each.disagree, sum(each.undecidable.values())
+
+
+def _reasons(groups: tuple[Tally, ...]) -> list[str]:
+    """Say why something is undecidable, and of how many objects."""
+    reasons: Counter[str] = Counter()
+    for each in groups:
+        reasons.update(each.undecidable)
+    return [f"{count} undecidable: {reason}" for reason, count in reasons.most_common()]
 
 
 def _line(each: Comparison) -> str:

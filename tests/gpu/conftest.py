@@ -10,6 +10,7 @@ import json
 from collections.abc import Generator
 from pathlib import Path
 
+import agreement_table
 import pytest
 from own_python import python
 from parts import required
@@ -51,6 +52,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         _, _, reason = report.longrepr
         report.longrepr = f"--require gpu: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how often prediction and card agree, in Markdown."""
+    if found := agreement_table.table():
+        terminalreporter.section("prediction and card")
+        terminalreporter.write(found)
 
 
 @pytest.fixture(scope="session")

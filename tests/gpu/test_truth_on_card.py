@@ -1,6 +1,6 @@
 """What the card of this machine does with each object is what was predicted from its bytes.
 
-Every table of counts is printed (`pytest -m gpu -rP`), in Markdown.
+One table of all counts ends the session, in Markdown; `-rP` shows what was not decided.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+import agreement_table
 import combinations
 import pytest
 from inventories import DATA
@@ -24,13 +25,14 @@ from envcheck.output import selftest as text
 _MOSTLY = 0.8
 
 
-def ran(folder: Path) -> Selftest:
+def ran(folder: Path, *, measured: bool = False) -> Selftest:
     """Run the command on a folder of objects, and show its table and what was not decided."""
     done = python("-m", "envcheck", "selftest", "--truth", folder, "--format", "json")
     assert done.stdout, done.stderr
     found = codec.from_json(Selftest, json.loads(done.stdout), "selftest")
     assert done.returncode == found.exit_code
     text.render(found, sys.stdout, verbose=True)
+    agreement_table.keep(found, folder=folder.name if measured else "")
     return found
 
 
@@ -44,7 +46,7 @@ def disagreeing(found: Selftest) -> list[str]:
 
 @pytest.mark.parametrize("name", ["truth", "truth-extra"])
 def test_measured_objects(name: str, card: DriverCard) -> None:
-    found = ran(DATA / name)
+    found = ran(DATA / name, measured=True)
     assert disagreeing(found) == []
     assert sum(group.agree for group in found.groups) >= _MOSTLY * len(found.objects)
     rows = json.loads((DATA / name / "h200.json").read_text())
