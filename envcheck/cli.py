@@ -149,6 +149,20 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY.pub",
         help="public key that may have signed; may be repeated",
     )
+    one = command(
+        "selftest",
+        "Compare what a scan says with what the card of this machine does. Exit code 10 says "
+        "that they disagree somewhere, 11 that nothing could be compared.",
+        [common, form],
+    )
+    one.add_argument(
+        "--truth",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="load each object of this folder on the card; nothing is loaded without it",
+    )
+    one.add_argument("--cudart", metavar="FILE", help="CUDA runtime for libraries that need one")
     one = command("explain", "Say what a check claims, how it looks, and what to do.", [])
     one.add_argument("check", nargs="?", metavar="CHECK-ID", help="without it: list all checks")
     return parser
