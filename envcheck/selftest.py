@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envcheck.core import agreement, codec, cuda, tally
+from envcheck.core import agreement, codec, cuda, tally, unusable
 from envcheck.core.agreement import Launch, Needs, Prediction
 from envcheck.core.cuda import Version
 from envcheck.core.device_file import DeviceFile
@@ -18,7 +18,7 @@ from envcheck.core.model import Inventory, Target
 from envcheck.core.sm import Sm
 from envcheck.core.tally import Selftest
 from envcheck.errors import DocumentInvalid, FileUnavailable
-from envcheck.guest import driver, launch_needs, loading, trial
+from envcheck.guest import cards, driver, launch_needs, loading
 from envcheck.guest.elf import Malformed
 from envcheck.guest.reading import open_regular, read_code
 from envcheck.inflate import inflate
@@ -27,7 +27,6 @@ from envcheck.judge import judge
 _LOADABLE = (".cubin", ".fatbin", ".ptx", ".so")
 _IMAGES = ("cubin", "fatbin", "ptx")
 _GROUPS = {".ptx": "PTX text", ".so": "library"}
-_DESCRIBE_SECONDS = 60
 # Each holds a context of some hundred megabytes on the card.
 _PARALLEL = 8
 
@@ -82,36 +81,12 @@ def _launches(path: Path) -> dict[str, Launch]:
 
 def card(library: str = driver.LIBRARY) -> tuple[DriverCard, DriverFacts]:
     """Return the first card of this machine; raises FileUnavailable that names the cause."""
-    # In a child: a process that has called into the driver must not fork any more.
-    seen = trial.run(lambda: codec.to_json(driver.describe(library)), deadline=_DESCRIBE_SECONDS)
-    if not seen.outcome.ok:
-        said = seen.outcome.error or seen.outcome.signal or seen.outcome.status
-        message = f"no card: the CUDA driver did not describe its cards: {said}"
-        raise FileUnavailable(message, remedy="nvidia-smi, on the same machine or in the container")
-    facts = codec.from_json(DriverFacts, seen.value, "driver")
-    if facts.missing is not None:
-        message = f"no card: libcuda, the driver's library, cannot be opened: {facts.missing}"
-        raise FileUnavailable(
-            message, remedy="install the NVIDIA driver; in a container, start it with --gpus all"
-        )
-    if facts.init:
-        message = f"no card: cuInit returns {facts.init_name} ({facts.init})"
-        raise FileUnavailable(message, remedy=_remedy(facts.init))
-    if not facts.cards:
-        message = "no card: cuInit succeeds, and the driver shows none"
-        raise FileUnavailable(message, remedy=_remedy(100))
-    return facts.cards[0], facts
-
-
-def _remedy(code: int) -> str:
-    """Say what to do about a code of cuInit; the diagnosis proper is not made here."""
-    if code == 34:
-        return "take the toolkit's stubs out of LD_LIBRARY_PATH: they are for linking alone"
-    if code in (100, 101):
-        return (
-            "look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, start it with --gpus all"
-        )
-    return "look at nvidia-smi; a driver that was just updated needs a reboot"
+    seen = cards.look(library)
+    cause = unusable.unusable(seen)
+    if cause is not None or seen.driver is None:
+        message, remedy = (cause.message, cause.remedy) if cause is not None else (seen.said, "")
+        raise FileUnavailable(message, remedy=remedy)
+    return seen.driver.cards[0], seen.driver
 
 
 def judged_driver(facts: DriverFacts) -> Version:

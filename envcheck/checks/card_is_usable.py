@@ -12,7 +12,7 @@ from envcheck.core.torch_releases import install_command
 
 # What CUDA takes for itself was 0.55 GB on an H200 (driver 580.159.04, torch 2.11), counted with
 # what the first kernel loads; with four times that somebody else is on the card.
-_OWN = 2_200_000_000
+OWN = 2_200_000_000
 _OLD_DRIVER = "driver on your system is too old"
 _NO_TORCH = "No module named 'torch'"
 
@@ -43,7 +43,8 @@ def _of_torch(question: Question, executed: Executed) -> Finding:
         remedy = install_command(question.sm)
         return CHECK.finding("torch", Status.FAIL, message, remedy=remedy, evidence=evidence)
     if _OLD_DRIVER in said:
-        cuda = executed.cards.driver_cuda if executed.cards is not None else None
+        told = executed.cards.driver if executed.cards is not None else None
+        cuda = told.cuda if told is not None else None
         message = f"the driver serves CUDA {cuda}, torch {executed.torch} needs {executed.cuda}"
         remedy = f"use a host with a newer driver, or a torch for CUDA {cuda}"
         return CHECK.finding("driver", Status.FAIL, message, remedy=remedy, domain=Domain.HOST,
@@ -63,7 +64,7 @@ def _of_card(question: Question, executed: Executed, card: Card) -> Iterator[Fin
         yield CHECK.skip(card.name, question.why_not_executed)
         return
     taken = card.total_memory - card.free_memory
-    if taken > _OWN:
+    if taken > OWN:
         message = (
             f"{taken / 1e9:.1f} of {card.total_memory / 1e9:.1f} GB are taken already:"
             " another process is on the card"
@@ -89,11 +90,11 @@ def _of_card(question: Question, executed: Executed, card: Card) -> Iterator[Fin
 def _facts(executed: Executed) -> dict[str, Json]:
     cards, card = executed.cards, executed.card
     facts: dict[str, Json] = {"torch": executed.torch, "cuda": executed.cuda}
-    if cards is not None:
+    if cards is not None and cards.driver is not None:
         facts |= {
-            "cards": tuple(c.name for c in cards.cards),
-            "driver_cuda": cards.driver_cuda,
-            "cuInit": cards.said,
+            "cards": tuple(c.name for c in cards.driver.cards),
+            "driver_cuda": cards.driver.cuda,
+            "cuInit": cards.driver.init_name or cards.driver.init,
             "CUDA_VISIBLE_DEVICES": cards.visible,
         }
     if card is not None:

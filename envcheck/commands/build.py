@@ -160,11 +160,10 @@ def _wish(
     """Return what is run on the card that is here, where it is one of the target."""
     from envcheck import asking, choosing, native
 
-    target, cards = planned.target, native.cards().cards
+    target, card = planned.target, native.card()
     parts = choosing.parts(choosing.chosen(options.only, options.skip))
-    if not cards or not parts:
+    if card is None or not parts:
         return None
-    card = cards[0]
     if card.sm != target.sm:
         text = f"the card here is {card.name} ({card.sm}): what it does says nothing about"
         shown.note(f"{target.name}: {text} {target.sm}, so nothing is run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from envcheck.core.cards import Cards
+from envcheck.core.driver_facts import DriverFacts
 from envcheck.core.model import Domain
 
 
@@ -36,7 +37,7 @@ _CODES = {
     ),
     803: Cause(
         "the driver's library and its kernel module are of different versions",
-        "reboot the host, or reload the kernel module",
+        "remove `compat` from LD_LIBRARY_PATH if it is there; else reboot the host",
         Domain.HOST,
     ),
     804: Cause(
@@ -45,43 +46,47 @@ _CODES = {
         Domain.IMAGE,
     ),
 }
+_NO_DEVICE = (0, 100, 101)
+"""What cuInit returns where it finds none; 0 with an empty list is the same."""
 
 
 def unusable(cards: Cards) -> Cause | None:
     """Return why no card can be used; None where one can be."""
-    if not cards.library:
-        return _no_library(cards)
-    if cards.code is None:
+    told = cards.driver
+    if told is None:
         said = f": {cards.said}" if cards.said else ""
         message = f"asking the driver for its cards did not come to an end{said}"
         return Cause(message, "reboot the host, or use another", Domain.HOST)
-    if cards.code == 0 and cards.cards:
+    if told.missing is not None:
+        return _no_library(cards)
+    if told.init == 0 and told.cards:
         return None
-    if cards.visible is not None and cards.code in (0, 100, 101):
+    if cards.visible is not None and told.init in _NO_DEVICE:
         shown = cards.visible or "(empty)"
         message = f"CUDA_VISIBLE_DEVICES={shown} names no card of this machine, so none is seen"
         remedy = "unset CUDA_VISIBLE_DEVICES (nvidia-smi -L lists what may stand there)"
         return Cause(message, remedy, Domain.JOB)
-    if cards.code in _CODES:
-        known = _CODES[cards.code]
-        return replace(known, message=f"{known.message} ({cards.said})")
-    if cards.code in (0, 100):
+    if told.init in _NO_DEVICE:
         return _no_device(cards)
-    message = f"the driver cannot be started: {cards.said} ({cards.code})"
+    return _of_code(told)
+
+
+def _of_code(told: DriverFacts) -> Cause:
+    said = f"{told.init_name} ({told.init})"
+    known = _CODES.get(told.init or 0)
+    if known is not None:
+        return replace(known, message=f"{known.message}: {said}")
+    message = f"the driver cannot be started: {said}"
     return Cause(message, "nvidia-smi; a reboot of the host often helps", Domain.HOST)
 
 
 def _no_library(cards: Cards) -> Cause:
-    if cards.driver is not None or cards.nodes:
+    if cards.module is not None or cards.nodes:
         message = "the driver is loaded, but its libcuda.so.1 is not in here"
+        remedy = "install the driver's libraries (libcuda1, nvidia-utils)"
         if cards.in_container:
-            remedy = (
-                "start the container with --gpus all (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
-            )
-            return Cause(message, remedy, Domain.HOST)
-        return Cause(
-            message, "install the driver's libraries (libcuda1, nvidia-utils)", Domain.HOST
-        )
+            remedy = "start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        return Cause(message, remedy, Domain.HOST)
     if cards.in_container:
         message = "no card is in this container: neither libcuda.so.1 nor /dev/nvidia*"
         return Cause(message, "start it with --gpus all on a host with a card", Domain.HOST)

@@ -6,12 +6,11 @@ trial's child. Numbers and names are those of cuda.h of CUDA 13.0.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import re
 from typing import Any
 
 from envcheck.core.driver_facts import DriverCard, DriverFacts
+from envcheck.guest import nvidia_module
 
 LIBRARY = "libcuda.so.1"
 _MULTIPROCESSORS, _MAJOR, _MINOR, _SHARED_OPT_IN = 16, 75, 76, 97
@@ -31,7 +30,6 @@ _NAMES = {
     804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
     999: "CUDA_ERROR_UNKNOWN",
 }
-_MODULE_FILES = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
 
 
 class DriverFailed(Exception):
@@ -87,7 +85,7 @@ def describe(library: str = LIBRARY) -> DriverFacts:
     try:
         driver = Driver(library)
     except OSError as error:
-        return DriverFacts(missing=str(error), module=_module())
+        return DriverFacts(missing=str(error), module=nvidia_module.version())
     code = driver.code("cuInit", 0)
     cards: tuple[DriverCard, ...] = ()
     if not code:
@@ -98,7 +96,7 @@ def describe(library: str = LIBRARY) -> DriverFacts:
         init=code,
         init_name=driver.error_name(code) if code else "",
         cuda=_cuda(driver),
-        module=_module(),
+        module=nvidia_module.version(),
         cards=cards,
     )
 
@@ -136,13 +134,3 @@ def _uuid(driver: Driver, device: int, kind: str) -> str:
         return ""
     text = bytes(raw).hex()
     return f"{kind}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def _module() -> str | None:
-    """Return the version of the kernel module; the first line of either file holds it."""
-    for path in _MODULE_FILES:
-        with contextlib.suppress(OSError), open(path, encoding="utf-8") as handle:
-            found = re.search(r"\b\d{3}\.\d+(\.\d+)*\b", handle.readline())
-            if found:
-                return found[0]
-    return None

@@ -94,13 +94,12 @@ def _load(name: str, root: str) -> ModuleType:
     return kernels.load(name, root)
 
 
-@cache
 def _load_library(kernel: Kernel, request: ExecuteRequest) -> None:
     library = built(kernel, request)
     if library is None:
         message = f"{kernel.name} was not built here"
         raise NotApplicable(message)
-    torch().ops.load_library(library)
+    torch().ops.load_library(library)  # again and again is the same as once
 
 
 def built(kernel: Kernel, request: ExecuteRequest) -> str | None:
@@ -115,20 +114,23 @@ def precompile(request: ExecuteRequest, sm: Sm, seconds: float) -> None:
 
     What fails here fails again when it is launched, where it is told.
     """
-    works: list[Callable[[], object]] = []
+    works: dict[object, Callable[[], object]] = {}
     for kernel in request.kernels:
         if kernel.kind == "triton":
             op = _op(kernel, request)
-            works += [
-                partial(_compile, op, dtype, case, sm.number)
-                for dtype, about in kernel.dtypes.items()
-                if sm >= Sm.parse(about.min_sm)
-                for case in op.pairs(dtype)
-                if case.pattern == "random"
-            ]
+            for dtype, about in kernel.dtypes.items():
+                if sm >= Sm.parse(about.min_sm):
+                    for case in op.pairs(dtype):
+                        key = (kernel.name, dtype, case.config and case.config.label, *_kinds(case))
+                        works.setdefault(key, partial(_compile, op, dtype, case, sm.number))
     parallel = len(os.sched_getaffinity(0))
     deadline = min(_COMPILE_SECONDS, max(seconds, 1))
-    trial.run_all(works, deadline=deadline, parallel=parallel)
+    trial.run_all(list(works.values()), deadline=deadline, parallel=parallel)
+
+
+def _kinds(case: Case) -> tuple[str, ...]:
+    """Return what Triton looks at in a size: whether it is 1, and whether it divides by 16."""
+    return tuple("1" if s == 1 else "16" if s % 16 == 0 else "" for s in case.sizes.values())
 
 
 class _NoCard:
@@ -153,7 +155,20 @@ def _compile(op: Op, dtype: str, case: Case, number: int) -> None:
     jit: Any = importlib.import_module("triton.runtime.jit")
     runtime: Any = importlib.import_module("triton.runtime.driver").driver
     runtime.set_active(_NoCard(number))
-    jit.KernelInterface.__getitem__ = lambda self, grid: partial(self.warmup, grid=grid)
+    jit.KernelInterface.__getitem__ = _warmed_up
     operands = op.inputs(case, Operands(dtype, seed=1, device="cpu"))
     with contextlib.suppress(Exception):
         op.call(operands, case)
+
+
+def _warmed_up(function: Any, grid: object) -> Callable[..., None]:
+    """Return what compiles a kernel and the code that starts it, in the place of a launch."""
+
+    def compile_all(*arguments: object, **options: object) -> None:
+        compiled = function.warmup(*arguments, grid=grid, **options)
+        # Up to Triton 3.7 a C compiler makes it for each signature; later there is one for all.
+        with contextlib.suppress(Exception):
+            driver: Any = importlib.import_module("triton.backends.nvidia.driver")
+            driver.CudaLauncher(compiled.src, compiled.metadata)
+
+    return compile_all

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
-_FILE = "/proc/driver/nvidia/version"
+_FILES = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
+# The one holds nothing else; in the other a compiler's version follows on a line of its own.
+_VERSION = re.compile(r"\A(?:NVRM version:.*?\s)?(\d{3,}\.\d+(?:\.\d+)*)\s")
 
 
 def version() -> str | None:
     """Return `580.65.06` and the like; None where there is no such module."""
-    try:
-        with open(_FILE, encoding="ascii", errors="replace") as handle:
-            match = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", handle.read(4096))
-    except OSError:
-        return None
-    return match[1] if match is not None else None
+    for file in _FILES:
+        with (
+            contextlib.suppress(OSError),
+            open(file, encoding="ascii", errors="replace") as handle,
+        ):
+            match = _VERSION.match(handle.read(4096))
+            if match is not None:
+                return match[1]
+    return None

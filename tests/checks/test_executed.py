@@ -11,8 +11,9 @@ import pytest
 from inventories import device_file, distribution, environment, named
 
 from envcheck.checks import Question
-from envcheck.core.cards import Cards, VisibleCard
+from envcheck.core.cards import Cards
 from envcheck.core.compiled import Compilation, Compiled, CompiledKernels, MachineCode, Outcome
+from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.executed import Card, Executed, Group, Measured, Run, Smoked
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Status, Target, Verdict
 from envcheck.core.sm import Sm
@@ -31,14 +32,16 @@ CARD = Card(
     shared_memory_per_block=232448,
     first_kernel=0.5,
 )
-VISIBLE = VisibleCard(
+VISIBLE = DriverCard(
     name="NVIDIA H200",
     sm="sm_90",
     uuid="GPU-0",
     total_memory=150_000_000_000,
+    multiprocessors=132,
     shared_memory_per_block=232448,
 )
-CARDS = Cards(library=True, said="CUDA_SUCCESS", code=0, driver_cuda="13.0", cards=(VISIBLE,))
+DRIVER = DriverFacts(init=0, cuda="13.0", cards=(VISIBLE,))
+CARDS = Cards(driver=DRIVER)
 GOOD = Measured(
     output="out",
     dtype="float16",
@@ -384,7 +387,7 @@ def test_extensions_that_nothing_covers_are_named():
         ({"cuda": None, "message": "Torch not compiled with CUDA enabled", "torch": "2.13.0+cpu"},
          Status.FAIL, Domain.PACKAGE, "torch 2.13.0+cpu is built without CUDA"),
         ({"message": "RuntimeError: The NVIDIA driver on your system is too old (found 12020)",
-          "cards": replace(CARDS, driver_cuda="12.2")},
+          "cards": replace(CARDS, driver=replace(DRIVER, cuda="12.2"))},
          Status.FAIL, Domain.HOST, "the driver serves CUDA 12.2, torch 2.11.0 needs 13.0"),
         ({"torch": None, "cuda": None, "message": "ModuleNotFoundError: No module named 'torch'"},
          Status.SKIP, Domain.PACKAGE, "no PyTorch is in the environment"),
@@ -392,9 +395,9 @@ def test_extensions_that_nothing_covers_are_named():
          Status.FAIL, Domain.PACKAGE, "torch cannot be imported: ImportError: libcudart.so.13"),
         ({"message": "AcceleratorError: CUDA-capable device(s) is/are busy or unavailable"},
          Status.ERROR, Domain.HOST, "cannot use the card"),
-        ({"cards": replace(CARDS, library=False, code=None, cards=(), in_container=True)},
+        ({"cards": Cards(driver=DriverFacts(missing="no libcuda"), in_container=True)},
          Status.ERROR, Domain.HOST, "no card is in this container"),
-        ({"cards": replace(CARDS, code=100, cards=(), visible="7")},
+        ({"cards": Cards(driver=DriverFacts(init=100), visible="7")},
          Status.ERROR, Domain.JOB, "CUDA_VISIBLE_DEVICES=7 names no card"),
     ],
 )  # fmt: skip
@@ -417,3 +420,9 @@ def test_a_card_with_others_on_it_is_named_and_a_free_one_is_not():
 def test_a_card_whose_shared_memory_is_not_that_of_the_catalogue_is_named():
     findings = found(USABLE, run(), card=replace(CARD, shared_memory_per_block=101376))
     assert [f.status for f in findings] == [Status.WARN, Status.PASS]
+
+
+def test_memory_on_a_card_with_others_is_no_proof():
+    busy = replace(CARD, free_memory=20_000_000_000)
+    finding = one(MEMORY, run("leaks", retained=4096), card=busy)
+    assert finding.status is Status.WARN

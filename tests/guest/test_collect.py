@@ -82,7 +82,7 @@ def test_the_driver_is_read_from_what_the_kernel_module_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "version"
-    monkeypatch.setattr(nvidia_module, "_FILE", str(said))
+    monkeypatch.setattr(nvidia_module, "_FILES", (str(said),))
     assert nvidia_module.version() is None
     said.write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (x)\n"
