@@ -79,11 +79,19 @@ class Process:
         other.globals, other.caller = list(self.globals), self.caller
         return other
 
+    def adopt(self, other: Process) -> None:
+        """Take over what a fork has come to."""
+        self.maps, self.names, self.globals = other.maps, other.names, other.globals
+
     def start(self, program: str) -> Opening:
         """Load a program as the kernel and the loader do; its symbols are seen by all."""
         opening = self.open(program, to_all=True)
         if opening.root is not None:
-            self.caller = opening.root
+            # Python's own code is in its shared library, where it has one.
+            self.caller = next(
+                (m for m in opening.scope if m.file.symbols.exports_any(b"PyImport_Import")),
+                opening.root,
+            )
         for name in self.system.preloads:
             self.open(name, to_all=True)
         return opening
