@@ -75,6 +75,7 @@ def collect(
         environment=collected.environment,
         compiled=_with_kernels(collected.compiled, wish),
         executed=collected.executed,
+        linked=collected.linked,
     )
 
 
@@ -147,4 +148,5 @@ def collect_image(
         environment=replace(collected.environment, image=image(reference, facts)),
         compiled=_with_kernels(collected.compiled, wish),
         executed=collected.executed,
+        linked=collected.linked,
     )

@@ -21,7 +21,7 @@ class Unresolved:
     near: str | None = None
     """A name that differs in its arguments alone, where a library has one."""
     near_in: str | None = None
-    """That library."""
+    """That library; without `near`, the copy of the one that should have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

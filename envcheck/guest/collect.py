@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, nvidia_module, torch_facts
+from envcheck.guest import distributions, linking, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
@@ -42,13 +42,15 @@ def collect(path: list[str], *, read: bool) -> Collected:
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
     )
     places = tuple(_places(folders, found))
+    cuda = torches[0].cuda if torches else None
+    linked = linking.link(sys.executable, places, folders, cuda=cuda)
     if not read:
-        return Collected(environment=environment, places=places)
+        return Collected(environment=environment, places=places, linked=linked)
     from envcheck.guest.inflate import inflate  # half of what there is to import
     from envcheck.guest.reading import read_place
 
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
-    return Collected(environment=environment, files=files)
+    return Collected(environment=environment, files=files, linked=linked)
 
 
 def site_folders(path: list[str]) -> list[str]:

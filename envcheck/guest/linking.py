@@ -94,18 +94,21 @@ class _Environment:
             opening = import_torch(process, torch, self.folders, self.cuda)
             self.torch = process
             self.torch_names = {n for m in process.maps for n in m.names if _TORCH.fullmatch(n)}
-            choices.add(process, os.path.join(torch, "_C"), torch=True)
             if opening.root is not None:
                 path = self.show(opening.root.file.real)
                 fault = self._fault(path, opening.root.file, process, opening, torch=True)
                 found += [fault] if fault is not None else []
                 if fault is None:
                     self.loaded.update(one.file.real for one in process.maps)
+                choices.add(process, opening.root.path, torch=True)
         for place in self._roots_first():
             if os.path.realpath(place.absolute) in self.loaded:
                 continue  # others bring it, with all that it needs
             opened, process = self._open(place, bare)
-            choices.add(process, place.absolute, torch="libc10.so" in process.names)
+            torch_there = "libc10.so" in process.names
+            # What is no module is opened by something else, which has its own libraries by then.
+            if opened is None and (torch_there or _is_named_module(place)):
+                choices.add(process, place.absolute, torch=torch_there)
             if opened is not None and all(opened.path != other.path for other in found):
                 found.append(opened)
         main = self.torch or bare
@@ -151,16 +154,40 @@ class _Environment:
         needs_torch = bool(self.torch_names & set(file.dynamic.needed))
         order = [self.torch] if needs_torch and self.torch else [bare, self.torch]
         first: tuple[Opened, Process] | None = None
-        for base in filter(None, order):
+        for base in self._bases(place, filter(None, order)):
             process = base.fork()
             opening = process.open(place.absolute)
             fault = self._fault(place.path, file, process, opening, torch=needs_torch)
             if fault is None:
                 self.loaded.update(one.file.real for one in process.maps)
                 return None, process
-            first = first or (fault, process)
+            if first is None or len(fault.libraries) < len(first[0].libraries):
+                first = fault, process
         assert first is not None  # noqa: S101 - there is always a process
         return first
+
+    def _bases(self, place: Place, bases: Iterator[Process]) -> Iterator[Process]:
+        """Yield the processes to open a file in, at last those whose package has opened its own."""
+        left = list(bases)
+        yield from left
+        siblings = self.siblings(place)
+        for base in left:
+            missed = base.fork().open(place.absolute).missed
+            paths = [p for m in missed for p in siblings.get(m.name, ())]
+            if paths:
+                process = base.fork()
+                for path in paths:
+                    process.open(path)
+                yield process
+
+    def siblings(self, place: Place) -> dict[str, list[str]]:
+        """Return the files of the same package by name."""
+        top = place.path.partition("/")[0]
+        found: dict[str, list[str]] = {}
+        for other in self.places:
+            if other.path.partition("/")[0] == top and other is not place:
+                found.setdefault(os.path.basename(other.path), []).append(other.absolute)
+        return found
 
     def _fault(
         self, path: str, file: LinkedFile, process: Process, opening: Opening, *, torch: bool

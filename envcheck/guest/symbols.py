@@ -32,6 +32,7 @@ class Lacking:
     by: Loaded
     near: bytes | None = None
     near_in: Loaded | None = None
+    """Where the near name is, or the copy of the library that the version is wanted of."""
 
 
 class Closure:
@@ -57,7 +58,11 @@ class Closure:
             if left:
                 # The loader looks up only what a relocation names.
                 real = loaded.file.symbols.relocated({wanted.index for wanted in left})
-                found += [Lacking(wanted, loaded) for wanted in left if wanted.index in real]
+                found += [
+                    Lacking(wanted, loaded, near_in=process.names.get(wanted.file or ""))
+                    for wanted in left
+                    if wanted.index in real
+                ]
         return found
 
     def _missing(
