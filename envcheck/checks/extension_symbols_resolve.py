@@ -73,9 +73,9 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
     elif other is not None:
         message = f"built for another CUDA: needs {other.name}, and here is {other.others[0]}"
         remedy = _reinstall(question, opened)
-    elif (lacking and opened.module and opened.imported and opened.torch is False) or (
-        lacking and opened.module and opened.imported
-    ):
+    elif lacking and opened.module and opened.imported:
+        if all(map(words.in_other_package, lacking)):
+            return _brought(opened, lacking, who)
         message, remedy = _library(question, opened, lacking)
     else:
         return None
@@ -83,6 +83,26 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
         message += f"; it also needs {lacking[0].name}, which is not there"
     return CHECK.finding(
         opened.path, Status.FAIL, f"{who}: {message}", remedy=remedy, evidence=evidence
+    )
+
+
+def _brought(opened: Opened, lacking: list[MissingLibrary], who: str) -> Finding | None:
+    """Say that a module works only where something has loaded a library of NVIDIA's before.
+
+    Of other packages' libraries it is known that they are opened before: that is how packages
+    of libraries work that do not lie where the loader looks.
+    """
+    first = lacking[0]
+    if not first.elsewhere[0].startswith("nvidia/"):
+        return None
+    message = f"needs {first.name}, which is only found once something has loaded "
+    return CHECK.finding(
+        opened.path,
+        Status.WARN,
+        f"{who}: {message}{first.elsewhere[0]}",
+        remedy="import first what loads it, such as torch",
+        required=False,
+        evidence={"libraries": tuple(library.name for library in lacking)},
     )
 
 
@@ -94,7 +114,7 @@ def _decides(opened: Opened) -> bool:
     """
     if opened.path.startswith("torch/"):
         return opened.path.startswith("torch/_C")
-    return opened.module or opened.torch
+    return opened.torch or (opened.module and opened.imported is not False)
 
 
 def _symbol(question: Question, opened: Opened, symbol: Unresolved) -> tuple[str, str]:

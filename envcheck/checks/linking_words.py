@@ -47,6 +47,11 @@ def lacking(opened: Opened) -> list[MissingLibrary]:
     ]
 
 
+def in_other_package(library: MissingLibrary) -> bool:
+    """Say whether the environment has a library where only those who know of it look."""
+    return bool(library.elsewhere) and not library.reason
+
+
 def whose(path: str, question: Question) -> str:
     """Return the distribution that a file belongs to, with its version; its folder else."""
     name = owner(path, question)

@@ -36,7 +36,8 @@ _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _STT_TLS = 6
 _SHT_DYNSYM = 11
 _MAX_NAME = 1 << 14
-_MAX_SYMBOLS = 1 << 22
+# The most that is known to be wanted by one file is some ten thousand.
+_MAX_SYMBOLS = 1 << 18
 # The longest chain of a table that a linker wrote is some dozen.
 _MAX_CHAIN = 1 << 12
 # What `unpack_from` raises for a place that is not in the file, or that no file could have.

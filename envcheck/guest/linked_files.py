@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envcheck.guest import dynamic
@@ -14,6 +15,7 @@ from envcheck.guest.elf import MAGIC, Malformed
 from envcheck.guest.reading import open_regular
 
 _HEADER = 64
+_MANY = 256
 
 Identity = tuple[int, int]
 """Device and inode: two names of one file are one library."""
@@ -42,7 +44,7 @@ class LinkedFiles:
         self._by_path: dict[str, LinkedFile | None] = {}
         self._by_identity: dict[Identity, LinkedFile] = {}
         self._folders: dict[str, bool] = {}
-        self._views: list[mmap.mmap] = []
+        self._views: dict[Identity, mmap.mmap] = {}
 
     def is_folder(self, path: str) -> bool:
         """Say whether there is such a folder; asked once."""
@@ -88,7 +90,7 @@ class LinkedFiles:
         except Malformed as error:
             view.close()
             return _refused(identity, real, str(error), machine, bits)
-        self._views.append(view)
+        self._views[identity] = view
         return LinkedFile(
             identity=identity,
             real=real,
@@ -98,9 +100,27 @@ class LinkedFiles:
             bits=bits,
         )
 
+    def release(self, kept: Iterable[Identity]) -> None:
+        """Let go of files but those, once there are many.
+
+        Each map holds a descriptor, of which a process has a thousand or so. What is asked for
+        again is opened again.
+        """
+        if len(self._views) < _MANY:
+            return
+        gone = self._views.keys() - set(kept)
+        for identity in gone:
+            self._views.pop(identity).close()
+            del self._by_identity[identity]
+        self._by_path = {
+            path: file
+            for path, file in self._by_path.items()
+            if file is None or file.identity not in gone
+        }
+
     def close(self) -> None:
         """Unmap every file."""
-        for view in self._views:
+        for view in self._views.values():
             view.close()
         self._views.clear()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from envcheck.core.linking import Linked, Opened
@@ -17,7 +18,7 @@ from envcheck.core.request import Place
 from envcheck.guest import link_choices, link_faults, loader_system, named_libraries
 from envcheck.guest.distributions import visible
 from envcheck.guest.linked_files import LinkedFile, LinkedFiles
-from envcheck.guest.loader import Opening, Process
+from envcheck.guest.loader import Loaded, Opening, Process
 from envcheck.guest.symbols import Closure
 from envcheck.guest.torch_process import import_torch, torch_folder
 
@@ -66,6 +67,9 @@ class _Environment:
         self.places = [p for p in places if _SHARED.search(p.path)][:_MAX_FILES]
         self.folders, self.cuda, self.variables = folders, cuda, variables
         self.closure = Closure()
+        self.by_name: dict[str, list[Place]] = {}
+        for place in self.places:
+            self.by_name.setdefault(os.path.basename(place.path), []).append(place)
         self.shown: dict[str, str] = {}
         """Real path -> the path that the inventory knows a file by."""
         self.torch: Process | None = None
@@ -104,6 +108,7 @@ class _Environment:
         for place in self._roots_first():
             if os.path.realpath(place.absolute) in self.loaded:
                 continue  # others bring it, with all that it needs
+            self.files.release(one.file.identity for one in self._stays(bare))
             opened, process = self._open(place, bare)
             torch_there = "libc10.so" in process.names
             # What is no module is opened by something else, which has its own libraries by then.
@@ -123,6 +128,9 @@ class _Environment:
             defined=link_choices.defined(main),
             majors=tuple(choices.majors()),
         )
+
+    def _stays(self, bare: Process) -> list[Loaded]:
+        return [*bare.maps, *(self.torch.maps if self.torch is not None else ())]
 
     def show(self, real: str) -> str:
         """Return how the inventory names a file."""
@@ -153,41 +161,41 @@ class _Environment:
             return None, bare  # for another machine, such as code that runs on a device
         needs_torch = bool(self.torch_names & set(file.dynamic.needed))
         order = [self.torch] if needs_torch and self.torch else [bare, self.torch]
-        first: tuple[Opened, Process] | None = None
-        for base in self._bases(place, filter(None, order)):
+        faults: list[Opened] = []
+        for base, helped in self._bases(place, [one for one in order if one is not None]):
             process = base.fork()
             opening = process.open(place.absolute)
             fault = self._fault(place.path, file, process, opening, torch=needs_torch)
-            if fault is None:
+            if fault is None and not helped:
                 self.loaded.update(one.file.real for one in process.maps)
                 return None, process
-            if first is None or len(fault.libraries) < len(first[0].libraries):
-                first = fault, process
-        assert first is not None  # noqa: S101 - there is always a process
-        return first
+            # With help it is right, so what it lacks are the libraries alone.
+            faults.append(fault or replace(faults[0], symbols=(), symbol_count=0, versions=()))
+        # The fewer libraries are missing, the more is known of the symbols.
+        best = min(faults, key=lambda f: (len(f.libraries), f.symbol_count))
+        return replace(best, libraries=faults[0].libraries), bare
 
-    def _bases(self, place: Place, bases: Iterator[Process]) -> Iterator[Process]:
-        """Yield the processes to open a file in, at last those whose package has opened its own."""
-        left = list(bases)
-        yield from left
-        siblings = self.siblings(place)
-        for base in left:
+    def _bases(self, place: Place, bases: list[Process]) -> Iterator[tuple[Process, bool]]:
+        """Yield the processes to open a file in, at last those that have opened what it lacks.
+
+        Packages open libraries of their own, or of packages that they need, by full path.
+        """
+        yield from ((base, False) for base in bases)
+        for base in bases:
             missed = base.fork().open(place.absolute).missed
-            paths = [p for m in missed for p in siblings.get(m.name, ())]
+            paths = [p for m in missed for p in self._elsewhere(place, m.name)]
             if paths:
                 process = base.fork()
                 for path in paths:
                     process.open(path)
-                yield process
+                yield process, True
 
-    def siblings(self, place: Place) -> dict[str, list[str]]:
-        """Return the files of the same package by name."""
+    def _elsewhere(self, place: Place, name: str) -> list[str]:
+        """Return files of a name: those of the same package, else those of others."""
         top = place.path.partition("/")[0]
-        found: dict[str, list[str]] = {}
-        for other in self.places:
-            if other.path.partition("/")[0] == top and other is not place:
-                found.setdefault(os.path.basename(other.path), []).append(other.absolute)
-        return found
+        named = [p for p in self.by_name.get(name, ()) if p is not place]
+        own = [p.absolute for p in named if p.path.partition("/")[0] == top]
+        return own or [p.absolute for p in named[:1]]
 
     def _fault(
         self, path: str, file: LinkedFile, process: Process, opening: Opening, *, torch: bool
