@@ -66,7 +66,7 @@ def preloads(source: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return [], []
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     start = functions.get("_load_global_deps")
