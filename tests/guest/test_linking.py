@@ -62,10 +62,11 @@ def places(site: Path) -> tuple[Place, ...]:
 
 
 def test_what_is_a_fault_is_refused_by_the_loader_and_nothing_else_that_python_imports():
-    code = "import sysconfig; print(sysconfig.get_path('platlib'))"
-    site = Path(subprocess.check_output([PYTHON, "-c", code], text=True).strip())
-    every = [p for p in places(site) if Path(p.absolute).read_bytes()[:4] == b"\x7fELF"]
-    linked = link(PYTHON, tuple(every), [str(site)], cuda="13.0")
+    code = "import sys; print(*[p for p in sys.path if p.endswith('site-packages')], sep='\\n')"
+    folders = subprocess.check_output([PYTHON, "-c", code], text=True).split()
+    found = [place for folder in folders for place in places(Path(folder))]
+    every = [p for p in found if Path(p.absolute).read_bytes()[:4] == b"\x7fELF"]
+    linked = link(PYTHON, tuple(every), folders, cuda="13.0")
     run = subprocess.run(
         [PYTHON, "-c", PROBE, *(p.absolute for p in every)],
         capture_output=True,
