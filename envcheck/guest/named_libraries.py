@@ -20,17 +20,27 @@ _CUDNN_PARTS = (
     *("engines_runtime_compiled", "ops_infer", "ops_train", "cnn_infer", "cnn_train"),
     *("adv_infer", "adv_train"),
 )
-# Soname of what opens -> what it opens. In cuDNN 9 names end in .so and get the opener's number.
+# Soname of what opens -> how the names begin, and their whole form. In cuDNN 9 they end in .so and
+# get the opener's number.
 _OPENERS = (
-    (re.compile(r"libnvrtc\.so\.[\d.]+"), re.compile(rb"\0(libnvrtc-builtins\.so\.\d+\.\d+)\0")),
+    (
+        re.compile(r"libnvrtc\.so\.[\d.]+"),
+        b"libnvrtc-builtins.so.",
+        re.compile(rb"libnvrtc-builtins\.so\.\d+\.\d+\0"),
+    ),
     (
         re.compile(r"libcudnn(?:_graph)?\.so\.\d+"),
+        b"libcudnn_",
         re.compile(
-            rb"(?<![\w-])(libcudnn_(?:%s)\.so(?:\.\d+)?)\0"
+            rb"libcudnn_(?:%s)\.so(?:\.\d+)?\0"
             % "|".join(sorted(_CUDNN_PARTS, key=len, reverse=True)).encode()
         ),
     ),
-    (re.compile(r"libtorch_cuda\.so"), re.compile(rb"\0(libtorch_cuda_linalg\.so)\0")),
+    (
+        re.compile(r"libtorch_cuda\.so"),
+        b"libtorch_cuda_linalg.so",
+        re.compile(rb"libtorch_cuda_linalg\.so\0"),
+    ),
 )
 # The text of libnvrtc stands in its first megabytes; what lies behind are its headers for CUDA.
 _MAX_TEXT = 1 << 28
@@ -41,13 +51,13 @@ def named(process: Process, show: Callable[[str], str]) -> Iterator[ByName]:
     trial = process.fork()
     for opener in trial.maps:
         soname = opener.file.dynamic.soname or ""
-        for form, names in _OPENERS:
+        for form, beginning, names in _OPENERS:
             if form.fullmatch(soname):
-                for name in _names(opener, names, soname):
+                for name in _names(opener, beginning, names, soname):
                     yield _resolve(trial, opener, name, show)
 
 
-def _names(opener: Loaded, pattern: re.Pattern[bytes], soname: str) -> list[str]:
+def _names(opener: Loaded, beginning: bytes, pattern: re.Pattern[bytes], soname: str) -> list[str]:
     view = opener.file.symbols.buffer
     try:
         sections = elf.read(view)
@@ -57,9 +67,15 @@ def _names(opener: Loaded, pattern: re.Pattern[bytes], soname: str) -> list[str]
         begin, end = 0, 0
     number = soname.rpartition(".so")[2]
     found: dict[str, None] = {}
-    for match in pattern.finditer(view, begin, min(end, begin + _MAX_TEXT)):
-        name = match[1].decode("ascii")
-        found.setdefault(name + number if name.endswith(".so") and number else name)
+    stop = min(end, begin + _MAX_TEXT)
+    # A plain search is ten times faster than that of an expression.
+    at = view.find(beginning, begin, stop)
+    while at >= 0:
+        match = pattern.match(view, at, stop)
+        if match is not None:
+            name = match[0][:-1].decode("ascii")
+            found.setdefault(name + number if name.endswith(".so") else name)
+        at = view.find(beginning, at + 1, stop)
     if isinstance(view, mmap.mmap):
         # What was searched need not stay in memory; the kernel has it.
         view.madvise(mmap.MADV_DONTNEED)
