@@ -148,6 +148,10 @@ def _symbol(question: Question, opened: Opened, symbol: Unresolved) -> tuple[str
     if words.is_torchs(symbol.name):
         message = f"built against another PyTorch than {here}: undefined symbol {name}{more}{by}"
         return message, _reinstall(question, opened)
+    if words.is_pythons(symbol.name):
+        python = environment.python if environment is not None else ""
+        message = f"built for another Python than {python}: undefined symbol {name}{more}{by}"
+        return message, _reinstall(question, opened)
     if symbol.near_in is not None:
         message = f"undefined symbol {name}{more}: {symbol.near_in} does not have it{by}"
         return message, _shadow(question, symbol) or _reinstall(question, opened)

@@ -106,7 +106,12 @@ def _is_cxx11(name: str) -> bool:
 def is_torchs(name: str) -> bool:
     """Say whether a symbol can only come from PyTorch's libraries."""
     nested = name.startswith("_Z") and any(part in name[:24] for part in ("3c10", "2at", "5torch"))
-    return nested or name.startswith(("aoti_torch_", "torch_library_", "THPVariable"))
+    return nested or name.startswith(("aoti_torch_", "torch_", "THPVariable"))
+
+
+def is_pythons(name: str) -> bool:
+    """Say whether a symbol can only come from the interpreter."""
+    return name.startswith(("Py", "_Py")) and not name.startswith("PyInit_")
 
 
 def first_of(symbols: Iterable[Unresolved]) -> Unresolved | None:

@@ -124,7 +124,18 @@ def _nearest(lacking: Lacking, libraries: list[Loaded]) -> Lacking:
         # The same name, of another version.
         if wanted.version is not None and library.file.symbols.exports_any(wanted.name):
             return Lacking(wanted, lacking.by, wanted.name, library)
+    if lacking.near_in is None and not prefix:
+        namesake = max(libraries, key=lambda one: _named_after(wanted.name, one), default=None)
+        if namesake is not None and _named_after(wanted.name, namesake):
+            return Lacking(wanted, lacking.by, None, namesake)
     return lacking
+
+
+def _named_after(name: bytes, library: Loaded) -> int:
+    """Return how much of a C name is the library's: `ncclCommRegister` is libnccl's."""
+    stem = (library.file.dynamic.soname or "").partition(".so")[0].removeprefix("lib").lower()
+    same = name.decode("utf-8", "replace").lower().lstrip("_").startswith(stem)
+    return len(stem) if same and len(stem) > 3 else 0
 
 
 def _closest(name: bytes, names: list[bytes]) -> bytes:

@@ -120,6 +120,19 @@ def test_a_copy_that_a_variable_brings_is_named_with_its_remedy(tmp_path):
 
 
 @needs_compiler
+def test_an_older_nccl_that_comes_first_is_named(tmp_path):
+    made = RECIPES["R15-nccl"](tmp_path)
+    (finding,) = failing(observed(made))
+    assert (finding.check, finding.subject) == (SYMBOLS, "torch/_C.so")
+    assert "ncclCommRegister" in finding.message
+    assert str(tmp_path / "other" / "libnccl.so.2") in finding.message
+    assert finding.remedy == "unset LD_LIBRARY_PATH"
+    assert "ncclCommRegister" in said_by_the_loader(made)
+    (shadow,) = ask(PLACE, observed(made), "sm_120")
+    assert shadow.status == Status.WARN
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("name", "gone"),
     [("R16-cudnn", "libcudnn_ops.so.9"), ("R16-nvrtc", "libnvrtc-builtins.so.12.8")],
@@ -231,6 +244,23 @@ def test_names_that_nobody_can_read_are_shown_without_harm(name):
     assert len(finding.message) < 400
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("PyUnstable_Module_SetGIL", "built for another Python than 3.11.7"),
+        ("aoti_torch_new_shim", "built against another PyTorch than torch 2.14.1+cu130"),
+        ("_ZN2at4_ops4mm34callE", "built against another PyTorch than torch 2.14.1+cu130"),
+        ("sox_open", "no library that it loads has it"),
+    ],
+)
+def test_what_is_missing_says_of_whom(name, message):
+    symbol = Unresolved(name=name, by="p/_C.so")
+    opened = Opened(path="p/_C.so", module=True, symbols=(symbol,), symbol_count=1)
+    (finding,) = (f for f in ask(SYMBOLS, linked(opened), "sm_120") if f.status == Status.FAIL)
+    assert message in finding.message
+    assert name in finding.message or "at::_ops" in finding.message
+
+
 def test_a_copy_from_elsewhere_is_a_warning_and_names_both():
     choice = Choice(
         name="libcublas.so.12",
@@ -264,5 +294,5 @@ def test_a_cudnn_that_compiles_everything_itself_needs_no_other_parts():
 
 
 def test_every_recipe_of_the_script_is_told_of_here():
-    named = {*FAULTS, "R16-cudnn", "R16-nvrtc", "R17-mixed", "R20", "R20b"}
+    named = {*FAULTS, "R15-nccl", "R16-cudnn", "R16-nvrtc", "R17-mixed", "R20", "R20b"}
     assert set(RECIPES) == named | {n for n in RECIPES if n.endswith("-right")}

@@ -188,6 +188,27 @@ def r15_right(folder: Path) -> Made:
     return Made(folder / "site")
 
 
+def r15_nccl(folder: Path) -> Made:
+    """PyTorch wants a function of NCCL that the copy on LD_LIBRARY_PATH is too old for."""
+    site = folder / "site"
+    lib = torch(site)
+    where = site / "nvidia" / "nccl" / "lib"
+    nccl = library(where / "libnccl.so.2", exports("ncclCommInitRank", "ncclCommRegister"))
+    cuda = library(
+        lib / "libtorch_cuda.so",
+        module("libtorch_cuda", "ncclCommRegister"),
+        needs=(nccl,),
+        runpath="$ORIGIN/../../nvidia/nccl/lib",
+    )
+    library(site / "torch" / "_C.so", module("_C"), needs=(cuda,), runpath="$ORIGIN/lib")
+    library(folder / "other" / "libnccl.so.2", exports("ncclCommInitRank"))
+    return Made(site, {"LD_LIBRARY_PATH": str(folder / "other")})
+
+
+def r15_nccl_right(folder: Path) -> Made:
+    return Made(r15_nccl(folder).site)
+
+
 def r15_missing(folder: Path) -> Made:
     """An extension for CUDA 12 in an environment with the runtime of CUDA 13."""
     site = folder / "site"
@@ -283,6 +304,8 @@ RECIPES: dict[str, Callable[[Path], Made]] = {
     "R15": r15,
     "R15-right": r15_right,
     "R15-missing": r15_missing,
+    "R15-nccl": r15_nccl,
+    "R15-nccl-right": r15_nccl_right,
     "R16-right": r16_right,
     "R16-cudnn": r16_cudnn,
     "R16-nvrtc": r16_nvrtc,
