@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
@@ -23,13 +24,16 @@ def _run(question: Question) -> Iterator[Finding]:
         reason = linked.skipped if linked is not None else "only an environment is looked at so"
         yield CHECK.skip("symbols", reason)
         return
-    faults, optional = [], []
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    optional = []
     for opened in linked.files:
         finding = _judge(question, opened)
         if finding is None:
             optional.append(opened)
         else:
-            faults.append(finding)
+            key = (words.whose(opened.path, question), _kind(finding))
+            groups.setdefault(key, []).append(finding)
+    faults = [_merged(alike) for alike in groups.values()]
     yield from faults
     yield from _optional(question, optional)
     if not any(f.status == Status.FAIL for f in faults):
@@ -40,6 +44,24 @@ def _run(question: Question) -> Iterator[Finding]:
         status = Status.PASS if linked.looked_at else Status.SKIP
         message = message if linked.looked_at else "there are no compiled files"
         yield CHECK.finding("symbols", status, message, required=linked.looked_at > 0)
+
+
+def _kind(finding: Finding) -> str:
+    """Return what a finding has in common with others of its package: the cause, not the names."""
+    return finding.message.partition(": ")[2].partition(":")[0].partition(",")[0][:40]
+
+
+def _merged(alike: list[Finding]) -> Finding:
+    """Return one finding for all files of a package that fail for the same cause."""
+    first = alike[0]
+    if len(alike) == 1:
+        return first
+    paths = tuple(finding.subject for finding in alike)
+    return replace(
+        first,
+        message=f"{first.message}; likewise {len(alike) - 1} other file(s) of the package",
+        evidence={**first.evidence, "files": paths},
+    )
 
 
 def _judge(question: Question, opened: Opened) -> Finding | None:
@@ -172,7 +194,8 @@ def _shadow(question: Question, symbol: Unresolved) -> str:
 
 
 def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) -> tuple[str, str]:
-    first = lacking[0]
+    # One that is nowhere says more than one that the loader only does not see.
+    first = next((lib for lib in lacking if not lib.elsewhere), lacking[0])
     more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
     by = f" (needed by {first.by})" if first.by != opened.path else ""
     if first.reason:
@@ -183,7 +206,11 @@ def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) 
         return f"needs {first.name}{more}: {where}{by}", (
             f"put the folder {folder} into LD_LIBRARY_PATH, or import first what loads it"
         )
-    return f"needs {first.name}{more}, which is not there{by}", _reinstall(question, opened)
+    package = owner(opened.path, question)
+    remedy = f"install what has {first.name}"
+    if package:
+        remedy = f"pip install --upgrade --force-reinstall {package}, or {remedy}"
+    return f"needs {first.name}{more}, which is not there{by}", remedy
 
 
 def _reinstall(question: Question, opened: Opened) -> str:

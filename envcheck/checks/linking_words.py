@@ -17,7 +17,7 @@ DRIVER = (
 )
 LIBC = ("libc.so", "libm.so", "libstdc++.so", "libgomp.so", "libgcc_s.so", "ld-linux")
 _MAX_NAME = 1024
-_SHOWN = 160
+_SHOWN = 120
 # A name is any bytes that a file holds, and the parser promises nothing about those.
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 

@@ -261,6 +261,21 @@ def test_what_is_missing_says_of_whom(name, message):
     assert name in finding.message or "at::_ops" in finding.message
 
 
+def test_files_of_one_package_that_fail_alike_are_one_finding():
+    def opened(number: int, name: str) -> Opened:
+        lib = MissingLibrary(name=name, by=f"p/m{number}.so")
+        return Opened(path=f"p/m{number}.so", module=True, imported=True, libraries=(lib,))
+
+    files = [opened(n, "librmm.so") for n in range(40)]
+    clash = Unresolved(name=OLD_ERROR, by="p/n.so", near=OLD_ERROR + "__cxx11", near_in="torch/l")
+    files.append(Opened(path="p/n.so", module=False, torch=True, symbols=(clash,), symbol_count=1))
+    found = [f for f in ask(SYMBOLS, linked(*files), "sm_120") if f.status == Status.FAIL]
+    assert [f.subject for f in found] == ["p/m0.so", "p/n.so"]
+    assert "needs librmm.so" in found[0].message
+    assert "39 other file(s)" in found[0].message
+    assert len(found[0].evidence["files"]) == 40
+
+
 def test_a_copy_from_elsewhere_is_a_warning_and_names_both():
     choice = Choice(
         name="libcublas.so.12",
