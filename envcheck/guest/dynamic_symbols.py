@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from envcheck.guest.dynamic import (
     DT_GNU_HASH,
@@ -56,6 +57,7 @@ class Wanted:
     index: int
 
 
+@lru_cache(maxsize=1 << 14)
 def gnu_hash(name: bytes) -> int:
     """Return the hash of `.gnu.hash`."""
     value = 5381

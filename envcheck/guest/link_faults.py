@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 
@@ -18,6 +18,8 @@ from envcheck.guest.symbols import Closure, Lacking, add_near, missing_versions
 
 _MAX_SYMBOLS = 8
 _MAX_LISTED = 8
+# So many symbols that are missing have one cause.
+_MAX_LOOKED_AT = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class Case:
     """Where a symbol of nearly that name is looked for."""
     folders: list[str]
     places: list[Place]
+    named: Mapping[str, list[Place]]
+    """The same by file name."""
     show: Callable[[str], str]
 
 
@@ -48,10 +52,10 @@ def fault(case: Case, closure: Closure) -> Opened | None:
         return Opened(path=visible(case.path), module=True, refused=visible(reason))
     versions = tuple(_versions(case))
     named = {(v.by, v.name) for v in versions}
+    # Of a file that lacks libraries, only PyTorch's symbols can be told from theirs.
+    unresolved = closure.unresolved(case.process, opening) if _decidable(case) else []
     lacking = [
-        one
-        for one in closure.unresolved(case.process, opening)
-        if (case.show(one.by.file.real), one.wanted.version) not in named
+        one for one in unresolved if (case.show(one.by.file.real), one.wanted.version) not in named
     ]
     if not opening.missed and not versions and not lacking:
         return None
@@ -73,6 +77,10 @@ def fault(case: Case, closure: Closure) -> Opened | None:
         symbols=tuple(_unresolved(case, one) for one in lacking[:_MAX_SYMBOLS]),
         symbol_count=len(lacking),
     )
+
+
+def _decidable(case: Case) -> bool:
+    return case.torch or not case.opening.missed
 
 
 def _is_module(case: Case) -> bool:
@@ -99,6 +107,7 @@ def _in_package(case: Case, lacking: list[Lacking]) -> list[Lacking]:
     if not lacking:
         return lacking
     top = case.path.partition(os.sep)[0]
+    lacking = lacking[:_MAX_LOOKED_AT]
     others = [
         file
         for place in case.places
@@ -137,7 +146,7 @@ def _libraries(case: Case) -> Iterator[MissingLibrary]:
     for missed in case.opening.missed:
         family = _family(missed.name)
         others = sorted(n for n in names if _family(n) == family and n != missed.name)
-        elsewhere = [p.path for p in case.places if os.path.basename(p.path) == missed.name]
+        elsewhere = [place.path for place in case.named.get(missed.name, ())]
         yield MissingLibrary(
             name=visible(missed.name),
             by=case.show(missed.by.file.real),

@@ -213,6 +213,7 @@ class _Environment:
                 reach=reach,
                 folders=self.folders,
                 places=self.places,
+                named=self.by_name,
                 show=self.show,
             ),
             self.closure,

@@ -43,9 +43,13 @@ class Closure:
         self.looked_up = 0
 
     def unresolved(self, process: Process, opening: Opening) -> list[Lacking]:
-        """Return what the files that an opening has newly mapped leave unresolved."""
+        """Return what the files that an opening has newly mapped leave unresolved.
+
+        Where libraries are missing, what those would have brought is not known: then only the
+        file itself is looked at.
+        """
         found: list[Lacking] = []
-        for loaded in opening.new:
+        for loaded in opening.new[:1] if opening.missed else opening.new:
             own = _with_needs(loaded)
             key = (loaded.file.identity, frozenset(one.file.identity for one in own))
             if key in self._complete:
