@@ -91,7 +91,7 @@ def launch(operands, config):
     import torch
 
     a, b = operands["a"], operands["b"]
-    if FAULT == "constant-rows":
+    if FAULT == "constant_rows":
         out = torch.full_like(a, float("nan"))
         normal_kernel[(len(a),)](a, out, a.shape[1], BLOCK=triton.next_power_of_2(a.shape[1]))
         return {"out": out}
@@ -106,16 +106,16 @@ def launch(operands, config):
         *(a, b, out, flag, m, n, k),
         BLOCK=block,
         SPLIT=split,
-        TAIL=FAULT == "k-tail",
-        IN_BF16=FAULT == "bf16-sums",
+        TAIL=FAULT == "k_tail",
+        IN_BF16=FAULT == "bf16_sums",
         RACES=FAULT == "race",
         SKIPS=FAULT == "uninitialised",
         HANGS=FAULT == "hang",
-        FAR=FAULT == "illegal-address",
+        FAR=FAULT == "illegal_address",
     )
-    if FAULT == "one-shape" and m == 33:
+    if FAULT == "one_shape" and m == 33:
         out.zero_()
-    if FAULT == "second-call" and a.calls == 2:
+    if FAULT == "second_call" and a.calls == 2:
         out += 1
     if FAULT == "leak":
         KEPT.append(out)
@@ -125,7 +125,7 @@ def launch(operands, config):
 def reference(operands, config):  # noqa: ARG001 - idem
     """Return the same in float64, with what a tolerance needs to know."""
     a, b = (operands[name].cpu().double() for name in "ab")
-    if FAULT == "constant-rows":
+    if FAULT == "constant_rows":
         variance = a.var(1, keepdim=True, correction=0)
         value = (a - a.mean(1, keepdim=True)) / (variance + 1e-5).sqrt()
         # A row's own size times the slopes of mean and deviation: more than is needed.
