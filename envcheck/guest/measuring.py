@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import hashlib
 import time
 import zlib
@@ -16,6 +15,7 @@ from envcheck.core.compiled import Outcome
 from envcheck.core.executed import Measured, Run
 from envcheck.core.kernels import Tolerance
 from envcheck.guest import listening, words
+from envcheck.guest.memory import poison, retained, synchronize
 from envcheck.guest.operands import Operands, difference
 from envcheck.guest.ops import settings
 from envcheck.guest.ops.layouts import arranged
@@ -23,10 +23,6 @@ from envcheck.guest.ops.op import Case, Expected, Op, Tensor, Tensors
 from envcheck.guest.ops.torches import torch
 from envcheck.guest.spent import Spent
 
-_POISON, _SMALL_POISON, _SMALL_BLOCKS = 1 << 27, 1 << 19, 32
-"""Bytes of a large block and of small ones, which allocators keep apart."""
-_CALLS = 4
-"""In each of which a leak must show."""
 _LARGEST = 1e300
 """Stands for infinity, which documents do not know."""
 
@@ -247,54 +243,9 @@ def compare(
     return facts
 
 
-def poison(device: str) -> None:
-    """Leave numbers that are none in the memory that the next outputs will be put into."""
-    if device != "cuda":
-        return
-    make = partial(torch().full, fill_value=255, dtype=torch().uint8, device=device)
-    blocks = [make((_POISON,)), *(make((_SMALL_POISON,)) for _ in range(_SMALL_BLOCKS))]
-    blocks.clear()
-
-
-def retained(call: Callable[[], object]) -> int:
-    """Return the bytes of the card's memory that a call does not give back.
-
-    What leaks does so every time; what is kept once is a library's own, or is given back late
-    by another thread. Past torch it must be the same amount each time, as other processes may
-    take and give back memory of the same card.
-    """
-    of_torch, beside = [], []
-    for _ in range(_CALLS):
-        before = _taken()
-        call()
-        synchronize("cuda")
-        if _taken()[0] > before[0]:
-            gc.collect()
-        kept, other = (now - then for now, then in zip(_taken(), before, strict=True))
-        of_torch.append(kept)
-        beside.append(other)
-        same = other > 0 and len(set(beside)) == 1
-        if min(of_torch) <= 0 and not same:
-            return 0
-    return max(min(of_torch), beside[0] if len(set(beside)) == 1 else 0)
-
-
-def _taken() -> tuple[int, int]:
-    """Return the bytes that torch's tensors take, and those that nothing of torch's takes."""
-    cuda = torch().cuda
-    free, total = cuda.mem_get_info()
-    return cuda.memory_allocated(), total - free - cuda.memory_reserved()
-
-
 def _numel(tensor: Tensor) -> int:
     count: int = tensor.numel()
     return count
-
-
-def synchronize(device: str) -> None:
-    """Wait for the card; raises what went wrong there."""
-    if device == "cuda":
-        torch().cuda.synchronize()
 
 
 def _digest(output: Tensor) -> str:
