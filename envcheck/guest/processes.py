@@ -21,7 +21,7 @@ from threading import Thread
 from envcheck.core.compiled import Outcome
 from envcheck.core.executed import Group
 from envcheck.core.sm import Sm
-from envcheck.guest import listening, measuring, trial, words
+from envcheck.guest import listening, measuring, memory, trial, words
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.spent import Spent
@@ -137,7 +137,7 @@ def _run_tasks(tasks: Sequence[Task], journal: Journal) -> None:
 
 def _usable(device: str) -> bool:
     try:
-        measuring.synchronize(device)
+        memory.synchronize(device)
     except Exception:  # noqa: BLE001 - the errors of a lost context have no type of their own
         return False
     return True
