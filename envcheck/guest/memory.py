@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ _POISON, _SMALL_POISON, _SMALL_BLOCKS = 1 << 27, 1 << 19, 32
 """Bytes of a large block and of small ones, which allocators keep apart."""
 _CALLS = 4
 """In each of which a leak must show."""
+_LEAST_SECONDS = 0.02
 
 
 def poison(device: str) -> None:
@@ -27,23 +29,34 @@ def retained(call: Callable[[], object]) -> int:
     """Return the bytes of the card's memory that a call does not give back.
 
     What leaks does so every time; what is kept once is a library's own, or is given back late
-    by another thread. Past torch it must be the same amount each time, as other processes may
-    take and give back memory of the same card.
+    by another thread.
     """
     of_torch, beside = [], []
     for _ in range(_CALLS):
-        before = _taken()
+        before, started = _taken(), time.monotonic()
         call()
         synchronize("cuda")
+        seconds = time.monotonic() - started
         if _taken()[0] > before[0]:
             gc.collect()
         kept, other = (now - then for now, then in zip(_taken(), before, strict=True))
         of_torch.append(kept)
-        beside.append(other)
-        same = other > 0 and len(set(beside)) == 1
-        if min(of_torch) <= 0 and not same:
+        beside.append(other if other <= 0 or _still(seconds) else 0)
+        if min(of_torch) <= 0 and not _same(beside):
             return 0
-    return max(min(of_torch), beside[0] if len(set(beside)) == 1 else 0)
+    return max(min(of_torch), beside[0] if _same(beside) else 0)
+
+
+def _same(beside: list[int]) -> bool:
+    """Say whether it grew past torch, by the same amount each time: that is a call's doing."""
+    return beside[0] > 0 and len(set(beside)) == 1
+
+
+def _still(seconds: float) -> bool:
+    """Say whether nothing grows while nothing is called: other processes may use the card too."""
+    before = _taken()[1]
+    time.sleep(max(seconds, _LEAST_SECONDS))
+    return _taken()[1] == before
 
 
 def _taken() -> tuple[int, int]:

@@ -293,3 +293,16 @@ def test_what_leaks_does_so_every_time(monkeypatch, of_torch, beside, told):
             taken[place] += growth
 
     assert memory.retained(call) == told
+
+
+def test_memory_that_grows_on_its_own_is_not_a_calls(monkeypatch):
+    """Another process that takes as much, call or no call."""
+    taken = [0]
+
+    def beside():
+        taken[0] += 4
+        return 0, taken[0]
+
+    monkeypatch.setattr(memory, "_taken", beside)
+    monkeypatch.setattr(memory, "synchronize", lambda device: None)
+    assert memory.retained(lambda: None) == 0
