@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envcheck import catalog, extension_results, remembered
+from envcheck.asking import Wish, parallel
 from envcheck.core import codec
 from envcheck.core.compiled import Compiled, CudaKernels, Outcome
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.executed import Executed
 from envcheck.core.model import Environment, Image, Inventory, Rebuilt
 from envcheck.core.request import Collected, CompileRequest, Request
 from envcheck.engine import build_log, content_digest
@@ -31,9 +32,7 @@ _NO_NVCC = CudaKernels(
     outcome=Outcome(status="not-applicable"),
     message="no nvcc belongs to this lock: --builder-lock brings one",
 )
-_LIMITS = Limits(seconds=3600, memory=16 << 30, processes=4096)
-_MAX_PARALLEL = 8
-"""Of compiles at a time: each takes half a gigabyte, and threads for every processor."""
+LIMITS = Limits(seconds=3600, memory=16 << 30, processes=4096)
 _SHOWN_DIFFERENCES = 200
 _TELLING = ("PYTORCH_VERSION", "TORCH_VERSION")
 """Variables that say what is in an image; of the others no report speaks."""
@@ -64,11 +63,19 @@ class Made:
     """Whether the facts are those of an earlier time, about the same image."""
 
 
-def build(engine: Engine, plan: Plan, *, log: Path, watch: Watch, twice: bool = False) -> Made:
+def build(
+    engine: Engine,
+    plan: Plan,
+    *,
+    log: Path,
+    watch: Watch,
+    twice: bool = False,
+    wish: Wish | None = None,
+) -> Made:
     """Build what is planned and gather the facts; raises FileUnavailable and EnvcheckError.
 
     With `twice` it is built once more without a cache, and the second build is what the facts
-    are about.
+    are about. With a `wish` all of it is run on the card that is here, too.
     """
     work = _Work(engine=engine, plan=plan, watch=watch)
     recipe, first = plan.recipe, None
@@ -84,6 +91,8 @@ def build(engine: Engine, plan: Plan, *, log: Path, watch: Watch, twice: bool = 
     inventory, known = work.facts(final, builder, second, anew=recipe.no_cache)
     if first is not None and second is not None:
         inventory = replace(inventory, rebuilt=_rebuilt(first, second))
+    if wish is not None:
+        inventory = replace(inventory, executed=work.execute(final, builder, wish))
     described = engine.inspect(final.reference)
     return Made(
         inventory=_named(inventory, engine, plan, described),
@@ -169,7 +178,7 @@ class _Work:
                 kernels=tuple(k for k in self.plan.kernels if k.kind == kind),
                 imports=tuple(e.name for e in self.plan.extensions) if is_final else (),
                 cache=f"{self.engine.scratch}/envcheck",
-                parallel=min(_MAX_PARALLEL, len(os.sched_getaffinity(0))),
+                parallel=parallel(),
             ),
         )
 
@@ -178,11 +187,43 @@ class _Work:
         answer = self.engine.run_guest(
             built.reference,
             self.request(kind, staged),
-            limits=_LIMITS,
+            limits=LIMITS,
             folders={"kernels": staged},
         )
         self.seconds[kind] = answer.seconds
         return codec.loads(Collected, answer.document, name=f"inventory of {built.reference}")
+
+    def execute(self, final: Built, builder: Built | None, wish: Wish) -> Executed | None:
+        """Run everything on the card that is here: CUDA kernels where they can be built."""
+        self.watch.phase(f"running on {wish.target.card}")
+        parts = tuple(p for p in wish.parts if p != "cuda")
+        done = self.run(final, replace(wish, parts=parts)) if parts else None
+        if builder is None or "cuda" not in wish.parts:
+            return done
+        more = self.run(builder, replace(wish, parts=("cuda",)), compiling=True)
+        if done is None or more is None:
+            return done or more
+        return replace(
+            done,
+            parts=(*done.parts, *more.parts),
+            seconds=done.seconds + more.seconds,
+            runs=(*done.runs, *more.runs),
+            groups=(*done.groups, *more.groups),
+        )
+
+    def run(self, built: Built, wish: Wish, *, compiling: bool = False) -> Executed | None:
+        """Run the guest once with the card, for its part in executing alone."""
+        with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
+            folders = wish.stage(Path(folder))
+            cache = f"{self.engine.scratch}/envcheck"
+            request = wish.request(folders, self.engine.seen, cache=cache, read=False)
+            request = request if compiling else replace(request, compile=None)
+            limits = replace(LIMITS, gpus=wish.gpus)
+            answer = self.engine.run_guest(built.reference, request, limits=limits, folders=folders)
+        name = "+".join(wish.parts)
+        self.seconds[f"run {name}"] = answer.seconds
+        seen = codec.loads(Collected, answer.document, name=f"what ran in {built.reference}")
+        return seen.executed
 
     def content(self, built: Built) -> Content:
         """Read everything that was built."""

@@ -47,7 +47,7 @@ def _options(fill: Callable[[argparse.ArgumentParser], object]) -> _Parser:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     common, form, judged = map(_options, (options.common, options.form, options.judged))
-    kept, signed = map(_options, (options.kept, options.signed))
+    kept, signed, executed = map(_options, (options.kept, options.signed, options.executed))
     parser = _Parser(
         prog="envcheck",
         formatter_class=_formatter,
@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
             _options(partial(options.judged, of_build=True)),
             kept,
             signed,
+            executed,
             _options(options.built),
         ],
     )
@@ -89,8 +90,9 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("paths", nargs="+", metavar="PATH")
     one = command(
         "check",
-        "Judge the environment of a Python interpreter; nothing in it is imported.",
-        [common, form, judged, kept, signed],
+        "Judge the environment of a Python interpreter. With --arch native everything is run on "
+        "the card here, too; else nothing of it is imported.",
+        [common, form, judged, kept, signed, executed],
     )
     where = one.add_mutually_exclusive_group()
     where.add_argument(
@@ -98,6 +100,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     where.add_argument(
         "--image", metavar="REF", help="container image to look at, with its own Python"
+    )
+    one.add_argument(
+        "--gpus",
+        metavar="WHICH",
+        help="with --image and --arch native: the cards of the container, as docker run names"
+        " them (all, 1, device=GPU-...)",
+    )
+    one.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="with --arch native: sizes, kernels and smoke tests of yours (default: envcheck.toml,"
+        " or pyproject.toml, here)",
     )
     one = command(
         "judge",
@@ -134,6 +149,20 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY.pub",
         help="public key that may have signed; may be repeated",
     )
+    one = command(
+        "selftest",
+        "Compare what a scan says with what the card of this machine does. Exit code 10 says "
+        "that they disagree somewhere, 11 that nothing could be compared.",
+        [common, form],
+    )
+    one.add_argument(
+        "--truth",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="load each object of this folder on the card; nothing is loaded without it",
+    )
+    one.add_argument("--cudart", metavar="FILE", help="CUDA runtime for libraries that need one")
     one = command("explain", "Say what a check claims, how it looks, and what to do.", [])
     one.add_argument("check", nargs="?", metavar="CHECK-ID", help="without it: list all checks")
     return parser
@@ -144,4 +173,5 @@ def main(argv: Sequence[str]) -> int:
     given = build_parser().parse_args(argv)
     from envcheck.commands import command
 
+    options.resolve(given)
     return command(given.command)(given)

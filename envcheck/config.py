@@ -8,15 +8,18 @@ merged, as ruff and uv do it; `Config.passed_over` then names the other.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envcheck import targets
 from envcheck.core.model import Assurance
+from envcheck.core.request import Sizes
 from envcheck.errors import UsageError
+from envcheck.guest.ops.catalogue import OPS
 from envcheck.toml_table import Table, read
 
 OWN, PYPROJECT = "envcheck.toml", "pyproject.toml"
@@ -41,7 +44,7 @@ class Extension:
     requirement: str | None = None
     """A release that is built here: `flash-attn==2.8.3`, with or without ` --hash=sha256:...`."""
     smoke: str | None = None
-    """`module:callable`, to be called on a card."""
+    """`module:callable`, or `/absolute/path.py:callable`, to be called on a card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Config:
     architectures: tuple[str, ...] = ()
     """Names that `targets.resolve` knows."""
     require: Assurance = Assurance.SCANNED
+    sizes: tuple[Sizes, ...] = ()
+    """Of the job, for operations of the catalogue."""
     pip_config: Path | None = None
     ca_file: Path | None = None
     network: str | None = None
@@ -127,6 +132,7 @@ def _config(table: Table) -> Config:
         kernels=table.existing_folders("kernels"),
         architectures=_architectures(table),
         require=_require(table),
+        sizes=tuple(_sizes(row) for row in table.tables("sizes")),
         pip_config=table.existing_file("pip_config"),
         ca_file=table.existing_file("ca_file"),
         network=_network(table),
@@ -178,10 +184,48 @@ def _extension(row: Table) -> Extension:
     if "source" in row.data and "requirement" in row.data:
         remedy = "keep source for a folder, requirement for a release"
         row.refuse("requirement", "there is a source already", remedy=remedy)
+    return Extension(
+        name=name, source=_source(row), requirement=_requirement(row), smoke=_smoke(row, name)
+    )
+
+
+def _smoke(row: Table, name: str) -> str | None:
     smoke = row.text("smoke")
-    if smoke is not None and not re.fullmatch(f"{_DOTTED}:{_DOTTED}", smoke):
-        row.refuse("smoke", f"{smoke!r} is not module:callable", remedy=f'smoke = "{name}:check"')
-    return Extension(name=name, source=_source(row), requirement=_requirement(row), smoke=smoke)
+    if smoke is None:
+        return None
+    place, _, function = smoke.rpartition(":")
+    if not re.fullmatch(_DOTTED, function) or not (
+        place.endswith(".py") or re.fullmatch(_DOTTED, place)
+    ):
+        reason = f"{smoke!r} is neither module:callable nor path.py:callable"
+        row.refuse("smoke", reason, remedy=f'smoke = "smoke_{name.rpartition(".")[2]}.py:check"')
+    if not place.endswith(".py"):
+        return smoke
+    file = replace(row, data={"smoke": place}).existing_file("smoke")
+    assert file is not None
+    return f"{file.resolve()}:{function}"
+
+
+def _sizes(row: Table) -> Sizes:
+    """Read `[[sizes]]`: `op`, perhaps `dtypes`, and the operation's own names."""
+    op = row.text("op")
+    known = {each.name: each for each in OPS}
+    if op not in known:
+        near = difflib.get_close_matches(op or "", known, 1) or ["mm"]
+        row.refuse("op", f"there is no operation {op!r}", remedy=f'op = "{near[0]}"')
+    names = tuple(known[op].cases[0].sizes)
+    row.require_known(("op", "dtypes", *names))
+    for name in names:
+        size = row.data.get(name)
+        if type(size) is not int or size < 1:
+            remedy = f"{op} takes {', '.join(names)}, each a positive number"
+            row.refuse(name, f"{size!r} is no size", remedy=remedy)
+    dtypes = row.texts("dtypes")
+    for number, dtype in enumerate(dtypes):
+        if dtype not in known[op].dtypes:
+            reason = f"{op} has no {dtype!r}"
+            row.refuse(f"dtypes[{number}]", reason, remedy=f"of {', '.join(known[op].dtypes)}")
+    return Sizes(op=op, sizes={name: row.data[name] for name in names}, dtypes=dtypes)
 
 
 def _source(row: Table) -> Path | None:

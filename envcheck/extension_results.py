@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from envcheck.config import Extension as Wanted
 from envcheck.core import codec
 from envcheck.core.compiled import Extension
-from envcheck.guest.distributions import normalise
+from envcheck.core.names import normalise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

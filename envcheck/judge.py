@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import cuda
@@ -35,14 +35,21 @@ def judge(
     checks: tuple[Check, ...] = CHECKS,
     *,
     require: Assurance = Assurance.SCANNED,
+    asked: frozenset[str] | None = None,
 ) -> Report:
-    """Run every check and fold the findings into one verdict.
+    """Run the checks and fold the findings into one verdict.
 
-    With less assurance than `require` there is nothing wrong, but not enough that is known to
+    `asked` are the ids of those that count, None for all. With less assurance than `require` there is nothing wrong, but not enough that is known to
     be right: that is inconclusive.
     """
     question = Question(target=target, sm=Sm.parse(target.sm), driver=driver, inventory=inventory)
-    findings = tuple(f for check in checks for f in _ask(check, question))
+    findings = tuple(
+        finding
+        for check in checks
+        for finding in (
+            _ask(check, question) if asked is None or check.id in asked else [_not_asked(check)]
+        )
+    )
     verdict, assurance = fold(findings, checks), reached(findings, checks)
     if verdict is Verdict.COMPATIBLE and _ORDER.index(assurance) < _ORDER.index(require):
         verdict = Verdict.INCONCLUSIVE
@@ -53,8 +60,13 @@ def judge(
         assurance=assurance,
         required_assurance=require,
         findings=findings,
-        summary=_summary(findings, verdict, target, assurance, require),
+        summary=_summary(findings, verdict, question, assurance, require),
     )
+
+
+def _not_asked(check: Check) -> Finding:
+    reason, evidence = "left out by --only or --skip", {"not_asked": True}
+    return check.finding("(check)", Status.SKIP, reason, required=False, evidence=evidence)
 
 
 def _ask(check: Check, question: Question) -> list[Finding]:
@@ -77,37 +89,52 @@ def _ask(check: Check, question: Question) -> list[Finding]:
     ]
 
 
-def fold(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Verdict:
-    """Return the verdict: one required fail decides, and nothing looked at is no success."""
+def fold(findings: Sequence[Finding], checks: Iterable[Check] = CHECKS) -> Verdict:
+    """Return the verdict: one required fail decides, and nothing looked at is no success.
+
+    Which checks were not asked stands in the findings themselves.
+    """
     deciding = [f for f in findings if f.required]
     statuses = {f.status for f in deciding}
     if Status.FAIL in statuses:
         return Verdict.INCOMPATIBLE
     answered = {f.check for f in deciding if f.status in (Status.PASS, Status.WARN)}
-    needed = {check.id for check in checks if check.required}
-    if Status.ERROR in statuses or Status.SKIP in statuses or not needed <= answered:
+    not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
+    needed = {check.id for check in checks if check.required} - not_asked
+    nothing = not answered or not needed <= answered
+    if Status.ERROR in statuses or Status.SKIP in statuses or nothing:
         return Verdict.INCONCLUSIVE
     return Verdict.COMPATIBLE
 
 
 def reached(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Assurance:
-    """Return how far the evidence goes: every check of an assurance looked, and found no fault."""
+    """Return how far the evidence goes: every check of an assurance looked, and found no fault.
+
+    What ran was compiled before, be it elsewhere: running does not rest on compiling here. Of
+    what was to be run nothing may be left out.
+    """
     statuses: dict[str, set[Status]] = {}
+    partial = False
     for finding in findings:
         if finding.required:
             statuses.setdefault(finding.check, set()).add(finding.status)
-    needed = [statuses.get(c.id, set()) for c in checks if c.assurance is Assurance.COMPILED]
-    faultless = all(found and found <= {Status.PASS, Status.WARN} for found in needed)
-    return Assurance.COMPILED if needed and faultless else Assurance.SCANNED
+        partial = partial or bool(finding.evidence.get("left_out"))
+    levels = (Assurance.COMPILED,) if partial else (Assurance.EXECUTED, Assurance.COMPILED)
+    for assurance in levels:
+        needed = [statuses.get(c.id, set()) for c in checks if c.assurance is assurance]
+        if needed and all(found and found <= {Status.PASS, Status.WARN} for found in needed):
+            return assurance
+    return Assurance.SCANNED
 
 
 def _summary(
     findings: tuple[Finding, ...],
     verdict: Verdict,
-    target: Target,
+    question: Question,
     assurance: Assurance,
     require: Assurance,
 ) -> dict[str, Json]:
+    target = question.target
     counts: dict[str, Json] = {
         status.value: sum(f.status is status for f in findings) for status in Status
     }
@@ -124,6 +151,32 @@ def _summary(
         "files": files,
         "least_driver": least,
         "line": _line(findings, verdict, target, assurance, require, files, least),
+        "executed": _executed(question),
+    }
+
+
+def _executed(question: Question) -> Json:
+    """Return what ran in numbers, None where nothing ran on such a card."""
+    executed = question.executed
+    if executed is None or executed.card is None:
+        return None
+    spent = dict.fromkeys(executed.parts, 0.0)
+    counts = dict.fromkeys(executed.parts, 0)
+    for run in executed.runs:
+        if run.outcome.status != "not-applicable":
+            spent[run.part] = spent.get(run.part, 0.0) + run.outcome.milliseconds / 1000
+            counts[run.part] = counts.get(run.part, 0) + 1
+    return {
+        "card": executed.card.name,
+        "seconds": executed.seconds,
+        "budget": executed.budget,
+        "runs": counts,
+        "seconds_of_runs": {part: round(s, 3) for part, s in spent.items()},
+        "spent": {name: round(seconds, 3) for name, seconds in executed.spent.items()},
+        "left_out": sum(
+            r.outcome.status == "not-applicable" and r.message.startswith("left out: ")
+            for r in executed.runs
+        ),
     }
 
 
@@ -146,10 +199,22 @@ def _line(
             more = sum(f.status is wanted and f.check == cause.check for f in deciding) - 1
             tail = f" (and {more} more)" if more else ""
             return f"{head}: {cause.subject}: {cause.message}{tail}"
+    left_out = sum(int(str(f.evidence.get("left_out", 0))) for f in findings)
+    partly = f"; {left_out} runs were left out (--budget)" if left_out else ""
     if verdict is Verdict.INCONCLUSIVE and _ORDER.index(assurance) < _ORDER.index(require):
-        return f"{head}: {_REACHED[assurance]}; assurance {require.value} was asked for"
+        return f"{head}: {_REACHED[assurance]}{partly}; assurance {require.value} was asked for"
     if verdict is Verdict.INCONCLUSIVE:
-        return f"{head}: no device code was found to judge"
+        asked = [f for f in findings if not f.evidence.get("not_asked")]
+        only = {f.check for f in asked}
+        if CHECKS[0].id in only or not asked:
+            return f"{head}: no device code was found to judge"
+        return f"{head}: {asked[0].subject}: {asked[0].message}"
     driver = f"; least driver {least}" if least else ""
     how = "" if assurance is Assurance.SCANNED else f"; {_REACHED[assurance]}"
-    return f"{head}: {files['native']} file(s) native, {files['jit']} JIT-only{how}{driver}"
+    not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
+    without = f"; {len(not_asked)} checks were not asked" if not_asked else ""
+    counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
+    if CHECKS[0].id in not_asked:
+        passed = len({f.check for f in deciding})
+        counted = f"{passed} check(s) found no fault"
+    return f"{head}: {counted}{how}{partly}{without}{driver}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,23 @@ if TYPE_CHECKING:
     from envcheck.core.model import Assurance, Target
 
 
-def _target(text: str) -> Target:
+_LONGEST = 24 * 3600
+
+
+def _target(text: str) -> Target | None:
+    """Return a target, None for `native`: what that is only the card knows."""
     from envcheck import targets
 
-    return targets.resolve(text)
+    return None if text.strip().lower() == "native" else targets.resolve(text)
+
+
+def resolve(given: argparse.Namespace) -> None:
+    """Put the card that is here in the place of `native`; raises FileUnavailable without one."""
+    arch: list[Target | None] = getattr(given, "arch", None) or []
+    if None in arch:
+        from envcheck import native
+
+        given.arch = [native.target() if target is None else target for target in arch]
 
 
 def _driver(text: str) -> Version:
@@ -37,6 +51,21 @@ def _assurance(text: str) -> Assurance:
         known = ", ".join(each.value for each in Assurance)
         message = f"unknown assurance {text!r}: one of {known}"
         raise UsageError(message, remedy="--require compiled") from None
+
+
+_DURATION = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+
+
+def _seconds(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        message = f"{text!r} is no time such as 20s or 3m"
+        raise argparse.ArgumentTypeError(message)
+    seconds = 60 * int(match["m"] or 0) + float(match["s"] or 0)
+    if not 0 < seconds <= _LONGEST:
+        message = f"{text!r} is not between 1s and {_LONGEST // 60}m"
+        raise argparse.ArgumentTypeError(message)
+    return seconds
 
 
 def common(add: argparse.ArgumentParser) -> None:
@@ -60,7 +89,7 @@ def judged(add: argparse.ArgumentParser, *, of_build: bool = False) -> None:
         required=not of_build,
         type=_target,
         metavar="NAME",
-        help="architecture, card or sm_NN to judge for; may be repeated",
+        help="architecture, card or sm_NN to judge for, `native` for the card here; may be repeated",
     )
     add.add_argument(
         "--driver",
@@ -68,12 +97,30 @@ def judged(add: argparse.ArgumentParser, *, of_build: bool = False) -> None:
         metavar="VERSION",
         help="NVIDIA driver to judge for, such as 580.65.06",
     )
+    for name, text in (("--only", "ask this check alone"), ("--skip", "do not ask this check")):
+        add.add_argument(
+            name, action="append", default=[], metavar="CHECK", help=f"{text}; may be repeated"
+        )
     add.add_argument(
         "--require",
         type=_assurance,
         default=None if of_build else "scanned",
         metavar="ASSURANCE",
         help="with less than this (scanned, compiled or executed) it is inconclusive",
+    )
+
+
+def executed(add: argparse.ArgumentParser) -> None:
+    """Add what matters where something is run on a card."""
+    add.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="TIME",
+        help="of what is run on a card, such as 20s or 3m (default: 60s); what does not fit is"
+        " left out, and named",
+    )
+    add.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of all random operands (default: 1)"
     )
 
 

@@ -30,6 +30,15 @@ def cache_folder() -> Path:
     return Path(named or Path.home() / ".cache") / "envcheck"
 
 
+def writable(folder: Path) -> Path | None:
+    """Make a folder and return it; None where nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
 def load(name: str) -> Inventory | None:
     """Return what is kept under a name, None where there is nothing that can be read."""
     path = _file(name)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from envcheck.core.driver_facts import DriverCard
 from envcheck.core.model import Target
 from envcheck.core.sm import Sm
 from envcheck.errors import DocumentInvalid, UsageError
@@ -135,6 +136,14 @@ def resolve(name: str) -> Target:
         raise UsageError(message, remedy=f"--arch sm_{wanted.removeprefix('sm').lstrip('-')[:-1]}")
     message = f"unknown target {name!r}: not an architecture, a card or sm_NN"
     raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(by_name)})")
+
+
+def of_card(card: DriverCard) -> Target:
+    """Return the target that a card is; by its `sm_NN` where no architecture has that."""
+    row = architecture(card.sm)
+    known = row.shared_memory_per_block if row is not None else card.shared_memory_per_block
+    name = row.name if row is not None else card.sm
+    return Target(name=name, sm=card.sm, shared_memory_per_block=known or None, card=card.name)
 
 
 def architecture(sm: str) -> Architecture | None:

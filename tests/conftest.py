@@ -9,6 +9,7 @@ from pathlib import Path
 
 import parts
 import pytest
+from fake_driver import fake  # noqa: F401 - a fixture for all
 from hypothesis import HealthCheck, settings
 
 DATA = Path(__file__).parent / "data"

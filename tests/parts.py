@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-PARTS = ("docker",)
+PARTS = ("docker", "gpu")
 
 
 def required(config: pytest.Config) -> set[str]:

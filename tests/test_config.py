@@ -195,7 +195,7 @@ def test_references_of_images_are_taken(folder, base):
         ('"ops"', '"gone"', "extensions[0].source: gone: no such folder"),
         ('"ops"', '"bare"', "extensions[0].source: bare: has neither pyproject.toml nor setup.py"),
         ('"ops"', '"ops"\nrequirement = "x==1"', "extensions[0].requirement: there is a source"),
-        (".smoke:check", "", "extensions[0].smoke: 'mine.ops' is not module:callable"),
+        (".smoke:check", "", "extensions[0].smoke: 'mine.ops' is neither module:callable"),
         ("==2.8.3 ", ">=2 ", f"extensions[1].requirement: 'flash-attn>=2 --hash={DIGEST}' pins"),
         ("==2.8.3 ", "==2.* ", f"extensions[1].requirement: 'flash-attn==2.* --hash={DIGEST}'"),
         ("5" * 64 + '"\n\n[[', '1"\n\n[[', "extensions[1].requirement: 'flash-attn==2.8.3 --hash"),
@@ -261,6 +261,8 @@ def test_the_example_and_the_table_of_the_readme_are_what_is_read(folder):
     part = README.partition("\n## Configuration\n")[2].partition("\n## ")[0]
     (example,) = re.findall(r"```toml\n(.*?)```", part, re.DOTALL)
     (folder / "envcheck.toml").write_text(example)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "smoke_ops.py").write_text("")
     assert [e.name for e in config.load(None, folder).extensions] == [
         *("mine.ops", "flash_attn", "xformers")
     ]
@@ -268,3 +270,39 @@ def test_the_example_and_the_table_of_the_readme_are_what_is_read(folder):
     assert set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE)) == keys
     message = part.rsplit("`", 2)[1]
     assert refused(folder, example.replace("source =", "sorce =")).message == message
+
+
+SIZES = '[[sizes]]\nop = "mm"\ndtypes = ["bf16"]\nM = 4096\nN = 14336\nK = 4096\n'
+
+
+def test_sizes_of_a_job_are_read(folder):
+    (folder / "envcheck.toml").write_text(SIZES)
+    (read,) = config.load(None, folder).sizes
+    assert (read.op, read.dtypes) == ("mm", ("bf16",))
+    assert read.sizes == {"M": 4096, "N": 14336, "K": 4096}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"mm"', '"mmm"', "sizes[0].op: there is no operation 'mmm'"),
+        ("M = 4096\n", "", "sizes[0].M: None is no size"),
+        ("M = 4096", "M = 0", "sizes[0].M: 0 is no size"),
+        ("M = 4096", "M = true", "sizes[0].M: True is no size"),
+        ("M = 4096", "M = 4096\nL = 1", "sizes[0].L: unknown key"),
+        ('"bf16"', '"fp8"', "sizes[0].dtypes[0]: mm has no 'fp8'"),
+    ],
+)
+def test_a_mistake_in_sizes_is_named(folder, old, new, message):
+    assert refused(folder, SIZES.replace(old, new, 1)).message.startswith(
+        f"envcheck.toml: {message}"
+    )
+
+
+def test_a_smoke_test_in_a_file_is_named_by_its_path(folder):
+    text = '[[extensions]]\nname = "mine.ops"\nsmoke = "smoke.py:checks.forward"\n'
+    said = refused(folder, text).message
+    assert said == "envcheck.toml: extensions[0].smoke: smoke.py: no such file"
+    (folder / "smoke.py").write_text("")
+    (read,) = config.load(None, folder).extensions
+    assert read.smoke == f"{(folder / 'smoke.py').resolve()}:checks.forward"

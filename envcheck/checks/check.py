@@ -8,6 +8,7 @@ from functools import cached_property
 
 from envcheck.core.compiled import Compiled
 from envcheck.core.cuda import Version
+from envcheck.core.executed import Executed
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Json, Status, Target
 from envcheck.core.roles import Role, roles
 from envcheck.core.sm import Sm
@@ -38,6 +39,24 @@ class Question:
         return compiled if compiled is not None and compiled.target == str(self.sm) else None
 
     @property
+    def executed(self) -> Executed | None:
+        """What ran on a card of this very SM."""
+        executed = self.inventory.executed
+        if executed is None or executed.card is None or executed.card.sm != str(self.sm):
+            return None
+        return executed
+
+    @property
+    def why_not_executed(self) -> str:
+        """Why there is nothing that ran to look at."""
+        other = self.inventory.executed
+        if other is None:
+            return "nothing was run: `envcheck check --arch native` does that on a GPU machine"
+        if other.card is None:
+            return f"nothing could be run: {other.message or other.outcome.status}"
+        return f"run on {other.card.name} ({other.card.sm}), which says nothing about {self.sm}"
+
+    @property
     def why_not_compiled(self) -> str:
         """Why there is nothing compiled to look at."""
         other = self.inventory.compiled
@@ -60,6 +79,8 @@ class Check:
     """True when a report in which it found nothing to look at is inconclusive."""
     assurance: Assurance = Assurance.SCANNED
     """The assurance that a report cannot have unless this check found no fault in something."""
+    runs: tuple[str, ...] = ()
+    """Parts of `core.request.PARTS` that must run on a card for it."""
     run: Callable[[Question], Iterable[Finding]]
 
     def finding(

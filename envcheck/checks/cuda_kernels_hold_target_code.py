@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
@@ -23,9 +24,20 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("kernels", cuda.message or "they cannot be built here")
     elif not cuda.outcome.ok:
         message = f"nothing was built: {cuda.message or cuda.outcome.status}"
-        yield CHECK.finding("kernels", Status.FAIL, message, domain=Domain.PACKAGE)
+        found = CHECK.finding("kernels", Status.FAIL, message, domain=Domain.PACKAGE)
+        yield found if cuda.own else _of_machine(found)
     else:
-        yield from (_judge(question.sm, kernel, cuda) for kernel in cuda.kernels)
+        for kernel in cuda.kernels:
+            found = _judge(question.sm, kernel, cuda)
+            yield found if cuda.own else _of_machine(found)
+
+
+def _of_machine(found: Finding) -> Finding:
+    """A compiler that only happens to be on the machine decides nothing: jobs may need none."""
+    if found.status is not Status.FAIL:
+        return found
+    message = f"{found.message} (what a job would compile here fails, too)"
+    return replace(found, status=Status.WARN, message=message)
 
 
 def _judge(sm: Sm, kernel: CudaKernel, cuda: CudaKernels) -> Finding:

@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.commands.documents import require_writable, save
-from envcheck.commands.judging import answer
+from envcheck.commands.judging import answer, driver
 from envcheck.commands.sealing import load_key, now, seal
 from envcheck.core.model import Report, Target
 from envcheck.errors import EnvcheckError, FileUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from envcheck.asking import Wish
     from envcheck.building import Made
     from envcheck.config import Config
     from envcheck.output.building import Shown
+    from envcheck.plan import Plan
     from envcheck.sign import SigningKey
 
 
@@ -103,7 +105,7 @@ def _one(
     work: Path,
 ) -> Report:
     """Build for one target, judge what came of it, and write what is asked for."""
-    from envcheck import building, remembered
+    from envcheck import building, choosing, remembered
     from envcheck.engine import choice
     from envcheck.judge import judge
     from envcheck.plan import plan
@@ -129,20 +131,53 @@ def _one(
         python=options.python,
         note=shown.note,
     )
+    wish = _wish(options, settings, planned, shown)
     watch = building.Watch(step=shown.step, phase=lambda text: shown.phase(f"{name}: {text}"))
     with closing(engine):
         made = building.build(
-            engine, planned, log=log, watch=watch, twice=options.check_reproducible
+            engine, planned, log=log, watch=watch, twice=options.check_reproducible, wish=wish
         )
     require = options.require or settings.require
     judging = time.monotonic()
-    report = judge(target, made.inventory, options.driver, require=require)
+    report = judge(
+        target,
+        made.inventory,
+        driver(options, target, made.inventory),
+        require=require,
+        asked=choosing.chosen(options.only, options.skip),
+    )
     made.seconds["judge"] = time.monotonic() - judging
     _tell(shown, name, made, time.monotonic() - start)
     save(options, made.inventory, target.name)
     if key is not None:
         seal(options, made.inventory, report, key, started)
     return report
+
+
+def _wish(
+    options: argparse.Namespace, settings: Config, planned: Plan, shown: Shown
+) -> Wish | None:
+    """Return what is run on the card that is here, where it is one of the target."""
+    from envcheck import asking, choosing, native
+
+    target, card = planned.target, native.card()
+    parts = choosing.parts(choosing.chosen(options.only, options.skip))
+    if card is None or not parts:
+        return None
+    if card.sm != target.sm:
+        text = f"the card here is {card.name} ({card.sm}): what it does says nothing about"
+        shown.note(f"{target.name}: {text} {target.sm}, so nothing is run")
+        return None
+    return asking.Wish(
+        target=replace(target, card=card.name),
+        parts=parts,
+        budget=options.budget or asking.BUDGET,
+        seed=options.seed,
+        kernels=planned.kernels,
+        kernel_folders=planned.kernel_folders,
+        extensions=planned.extensions,
+        sizes=settings.sizes,
+    )
 
 
 def _tell(shown: Shown, name: str, made: Made, seconds: float) -> None:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 
 from envcheck.commands.documents import write
+from envcheck.core import cuda
+from envcheck.core.cuda import Version
 from envcheck.core.model import Inventory, Report, Target, Verdict
 
 _WORST = (Verdict.COMPATIBLE, Verdict.INCONCLUSIVE, Verdict.INCOMPATIBLE)
@@ -14,10 +16,24 @@ _WORST = (Verdict.COMPATIBLE, Verdict.INCONCLUSIVE, Verdict.INCOMPATIBLE)
 
 def judged(options: argparse.Namespace, inventory: Inventory) -> list[Report]:
     """Judge an inventory for each --arch, each once."""
+    from envcheck import choosing
     from envcheck.judge import judge
 
+    asked = choosing.chosen(options.only, options.skip)
     wanted: dict[str, Target] = {t.name: t for t in options.arch}
-    return [judge(t, inventory, options.driver, require=options.require) for t in wanted.values()]
+    return [
+        judge(t, inventory, driver(options, t, inventory), require=options.require, asked=asked)
+        for t in wanted.values()
+    ]
+
+
+def driver(options: argparse.Namespace, target: Target, inventory: Inventory) -> Version | None:
+    """Return the driver to judge for: the one that was named, or that of the card here."""
+    named: Version | None = options.driver
+    environment = inventory.environment
+    if named is not None or target.card is None or environment is None:
+        return named
+    return None if environment.driver is None else cuda.parse_version(environment.driver)
 
 
 def answer(options: argparse.Namespace, reports: list[Report]) -> int:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envcheck.commands.documents import read_document, save
 from envcheck.commands.judging import answer, judged
 from envcheck.commands.sealing import load_key, now, seal
 from envcheck.core import codec
 from envcheck.core.model import INVENTORY_SCHEMA, Inventory
-from envcheck.errors import DocumentInvalid
+from envcheck.errors import DocumentInvalid, UsageError
+
+if TYPE_CHECKING:
+    from envcheck.asking import Wish
 
 
 def scan(options: argparse.Namespace) -> int:
@@ -32,19 +37,57 @@ def check(options: argparse.Namespace) -> int:
     from envcheck import pipeline
     from envcheck.output.progress import bar
 
-    started = now()
+    started, wish = now(), _wish(options)
     with bar(quiet=options.quiet) as shown:
         if options.image is not None:
-            inventory = pipeline.collect_image(options.image, lambda name: shown.step(name, 0))
+            inventory = pipeline.collect_image(
+                options.image, lambda name: shown.step(name, 0), wish
+            )
         else:
             python = sys.executable if options.python is None else options.python
-            inventory = pipeline.collect(python, shown.step, shown.announce)
+            inventory = pipeline.collect(python, shown.step, shown.announce, wish)
     save(options, inventory)
     reports = judged(options, inventory)
     if key is not None:
         for report in reports:
             seal(options, inventory, report, key, started)
     return answer(options, reports)
+
+
+def _wish(options: argparse.Namespace) -> Wish | None:
+    """Return what is to be run on the card that is here; None where nobody asked for that."""
+    from envcheck import choosing
+
+    asked = choosing.chosen(options.only, options.skip)
+    target = next((t for t in options.arch if t.card is not None), None)
+    if target is None:
+        given = {"--gpus": options.gpus, "--budget": options.budget, "--config": options.config}
+        for name, value in given.items():
+            if value is not None:
+                message = f"{name} is about what is run on a card, and nothing is"
+                raise UsageError(message, remedy="--arch native runs on the card that is here")
+        return None
+    if options.image is None and options.gpus is not None:
+        message = "--gpus names cards of a container, and there is none"
+        raise UsageError(message, remedy="CUDA_VISIBLE_DEVICES names cards of this machine")
+    parts = choosing.parts(asked)
+    if not parts or (options.image is not None and options.gpus is None):
+        return None
+    from envcheck import asking, catalog, config
+
+    settings = config.load(options.config, Path())
+    folders = (catalog.shipped(), *settings.kernels)
+    return asking.Wish(
+        target=target,
+        parts=parts,
+        budget=options.budget or asking.BUDGET,
+        seed=options.seed,
+        kernels=catalog.load_all(folders),
+        kernel_folders=folders,
+        extensions=settings.extensions,
+        sizes=settings.sizes,
+        gpus=options.gpus or "all",
+    )
 
 
 def judge(options: argparse.Namespace) -> int:

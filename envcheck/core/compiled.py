@@ -137,6 +137,8 @@ class CudaKernels:
     """Of the process that imported torch and started the others."""
     message: str = ""
     kernels: tuple[CudaKernel, ...] = ()
+    own: bool = True
+    """Whether nvcc belongs to what was built, and not to whatever is on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

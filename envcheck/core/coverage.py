@@ -96,7 +96,7 @@ def reach(usable: tuple[Code, ...]) -> frozenset[tuple[int, str]]:
 def _way(usable: tuple[Code, ...], target: Sm) -> str | None:
     if _native(usable, target):
         return ""
-    nearest = _nearest(usable, target)
+    nearest = nearest_ptx(usable, target)
     return None if nearest is None else nearest.isa
 
 
@@ -129,9 +129,8 @@ def _rank(found: Coverage) -> tuple[int, int]:
 def of_codes(usable: Iterable[Code], target: Sm, driver: Version | None) -> Coverage:
     """Judge one container: machine code before PTX, then the nearest architecture."""
     usable = tuple(usable)
-    native = _native(usable, target)
-    if native:
-        best = max(native, key=lambda sm: (sm.number == target.number, sm))
+    best = machine_code(usable, target)
+    if best is not None:
         reason = (
             "exact"
             if best.silicon == target.silicon
@@ -140,10 +139,16 @@ def of_codes(usable: Iterable[Code], target: Sm, driver: Version | None) -> Cove
             else "same-major"
         )
         return Coverage(mode=NATIVE, reason=reason, message=_say(reason, best, target))
-    nearest = _nearest(usable, target)
+    nearest = nearest_ptx(usable, target)
     if nearest is not None:
         return _of_ptx(nearest, target, driver)
     return _missing(usable, target)
+
+
+def machine_code(usable: tuple[Code, ...], target: Sm) -> Sm | None:
+    """Return the machine code of a container that a driver takes, None where it takes PTX or none."""
+    native = _native(usable, target)
+    return max(native, key=lambda sm: (sm.number == target.number, sm), default=None)
 
 
 def _native(usable: tuple[Code, ...], target: Sm) -> list[Sm]:
@@ -152,7 +157,7 @@ def _native(usable: tuple[Code, ...], target: Sm) -> list[Sm]:
     return found + [sm for sm in _sms(usable, RELOCATABLE) if _links_on(sm, target)]
 
 
-def _nearest(usable: tuple[Code, ...], target: Sm) -> Code | None:
+def nearest_ptx(usable: tuple[Code, ...], target: Sm) -> Code | None:
     """Return the PTX that a driver chooses: the nearest SM, and of several the first."""
     fitting = [c for c in usable if c.kind == "ptx" and ptx_fits(Sm.parse(c.sm), target)]
     return max(fitting, key=lambda c: (Sm.parse(c.sm).silicon, c.sm), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from envcheck.core.cards import Cards
 from envcheck.core.compiled import Outcome
 
 
@@ -26,6 +27,11 @@ class Card:
     """`580.65.06`; None where the driver's files do not say."""
     mig: bool
     """Whether it is a slice of a card."""
+    shared_memory_per_block: int | None = None
+    """Bytes that one block may use, opt-in; None where torch does not say."""
+    first_kernel: float | None = None
+    """Seconds until the first kernel was done, once torch was imported: the driver's start, and
+    its JIT where there is only PTX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,8 @@ class Run:
     """`mm`."""
     family: str
     """`matmul`."""
+    part: str = "ops"
+    """`ops`, `triton`, `cuda` or `extensions`: what it belongs to."""
     dtype: str
     """Of the operands: `tf32` is fp32 that matrix units may shorten."""
     case: str
@@ -120,6 +128,18 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Smoked:
+    """One extension that was tried, and which distributions that speaks for."""
+
+    module: str
+    """Its import name, which is the family of its runs."""
+    distributions: tuple[str, ...] = ()
+    """Normalised; empty for a function of the user's."""
+    named: bool = False
+    """Whether the user named the function that was called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
     """What ran on one card."""
 
@@ -127,6 +147,14 @@ class Executed:
     """Of the process that imported torch and started the others."""
     message: str = ""
     """Why it failed; empty when it did not."""
+    parts: tuple[str, ...] = ("ops",)
+    """Which were asked for: `ops`, `triton`, `cuda`, `extensions`."""
+    budget: float = 0.0
+    """Seconds that there were."""
+    seconds: float = 0.0
+    """That it took, all processes included."""
+    cards: Cards | None = None
+    """What the driver tells of all cards; None where it was not asked."""
     card: Card | None
     """None where none could be used."""
     torch: str | None
@@ -135,6 +163,7 @@ class Executed:
     """Of the CUDA that torch was made with; None for a torch without."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """What was set before every run, because it changes numbers."""
+    smoked: tuple[Smoked, ...] = ()
     runs: tuple[Run, ...] = ()
     groups: tuple[Group, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from enum import Enum
 
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.executed import Executed
 
 Json = object
 """Any JSON value; lists are tuples."""
@@ -74,6 +75,8 @@ class Target:
     """`sm_120`."""
     shared_memory_per_block: int | None = None
     """Bytes that one block may use there, opt-in; None where it is not known."""
+    card: str | None = None
+    """`NVIDIA H200`: the card that is here, where `native` was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +195,8 @@ class Inventory:
     environment: Environment | None = None
     compiled: Compiled | None = None
     """None where nothing was compiled."""
+    executed: Executed | None = None
+    """None where nothing was run on a card."""
     rebuilt: Rebuilt | None = None
     """None where it was not built twice."""
 

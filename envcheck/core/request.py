@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envcheck.core.cards import Cards
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.executed import Executed
 from envcheck.core.kernels import Kernel
 from envcheck.core.model import Environment
 
@@ -42,10 +45,40 @@ class CompileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeCall:
+    """A function of the user's, which exercises one extension on the card and raises."""
+
+    module: str
+    """The extension, by its import name."""
+    place: str
+    """`package.module`, or the absolute path of a file as the guest sees it."""
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Sizes of a job for one operation, which are run before those of the catalogue."""
+
+    op: str
+    """`mm`."""
+    sizes: Mapping[str, int]
+    """By the operation's own names: `M`, `N`, `K`."""
+    dtypes: tuple[str, ...] = ()
+    """Empty for all that the operation has."""
+
+
+PARTS = ("ops", "triton", "cuda", "extensions")
+"""What can be run on a card, in order of value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecuteRequest:
     """What is to be run on a card."""
 
-    budget: float = 60
+    parts: tuple[str, ...] = ("ops",)
+    """Of PARTS."""
+
+    budget: float = 60.0
     """Seconds; what does not fit is left out, the most valuable things come first."""
     seed: int = 1
     """Of all random operands."""
@@ -53,16 +86,30 @@ class ExecuteRequest:
     """Of operations, such as `matmul`; empty for all."""
     device: str = "cuda"
     """`cpu` runs the same without a card, to try out the operations themselves."""
+    sizes: tuple[Sizes, ...] = ()
+    root: str = ""
+    """The folder that holds the kernels' folders."""
+    kernels: tuple[Kernel, ...] = ()
+    """Those of kind `triton` are launched, and those of kind `cuda` that were built."""
+    cache: str = ""
+    """The folder where CUDA C++ kernels were built, as in CompileRequest."""
+    arch_list: str = ""
+    """That they were built with."""
+    smokes: tuple[SmokeCall, ...] = ()
+    """Beside those of the catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one run of the guest is to do; without `compile` it only looks."""
+    """What one run of the guest is to do; without `compile` and `execute` it only looks."""
 
     schema: str = REQUEST_SCHEMA
     read: bool = False
     """Whether the guest reads the compiled files too, or only says where they lie."""
     compile: CompileRequest | None = None
+    execute: ExecuteRequest | None = None
+    cards: bool = False
+    """Whether the driver is asked for its cards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +132,5 @@ class Collected:
     files: tuple[DeviceFile, ...] = ()
     """What the guest has read already, where the host cannot."""
     compiled: Compiled | None = None
+    executed: Executed | None = None
+    cards: Cards | None = None

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 from envcheck import bundle
 from envcheck.core import codec
 from envcheck.core.request import Request
+from envcheck.engine import container_faults
 from envcheck.engine.protocol import Answer, ImageFacts, Limits
-from envcheck.errors import EnvcheckError, FileUnavailable
+from envcheck.errors import EnvcheckError
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
+    from docker.types import DeviceRequest
 
 LABEL = "envcheck.guest"
 INSIDE = "/envcheck"
@@ -47,9 +49,10 @@ if sys.version_info < (3, 10):
     sys.exit(97)
 os.execv(sys.executable, [sys.executable, "-E", "-S", "-B", sys.argv[1], sys.argv[2]])
 """
+# The guest looks at files; a card, and the runtime's check for one, are not its business.
+_NO_CARD = {"NVIDIA_VISIBLE_DEVICES": "void"}
+_CARD = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _OWN = {
-    # The guest looks at files; a card, and the runtime's check for one, are not its business.
-    "NVIDIA_VISIBLE_DEVICES": "void",
     "PYTHONDONTWRITEBYTECODE": "1",
     "TMPDIR": "/tmp",  # noqa: S108 - inside the container, its only writable folder
     "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
@@ -97,10 +100,10 @@ def run_guest(
                 continue
             document = read(control / "inventory.json")
             if document is None:
-                raise _no_answer(candidate, code, output)
+                raise container_faults.no_answer(candidate, code, output)
             seconds = time.monotonic() - started
             return Answer(document=document, output=output, python=candidate, seconds=seconds)
-    raise _no_python(image, python, old)
+    raise container_faults.no_python(image, python, old)
 
 
 def options(
@@ -114,7 +117,8 @@ def options(
         # A name of our own: should Ctrl-C come before the engine's answer, it can be removed.
         "name": f"envcheck-{uuid.uuid4().hex}",
         "labels": {LABEL: "1"},
-        "environment": _OWN,
+        "environment": _OWN | (_NO_CARD if limits.gpus is None else _CARD),
+        "device_requests": _devices(limits.gpus),
         "working_dir": "/",
         "network_mode": "none",
         "read_only": True,
@@ -135,6 +139,17 @@ def options(
     }
 
 
+def _devices(gpus: str | None) -> list[DeviceRequest]:
+    """Return what docker's own client makes of `--gpus all`, `2` or `device=0,GPU-...`."""
+    from docker.types import DeviceRequest
+
+    if gpus is None:
+        return []
+    named = gpus.strip("\"'").removeprefix("device=").split(",") if "device=" in gpus else None
+    count = 0 if named else -1 if gpus == "all" else int(gpus)
+    return [DeviceRequest(count=count, device_ids=named, capabilities=[["gpu"]])]
+
+
 @contextmanager
 def _container(client: DockerClient, chosen: dict[str, Any]) -> Iterator[Container]:
     """Make a container and remove it, whatever happens, Ctrl-C included."""
@@ -148,7 +163,7 @@ def _container(client: DockerClient, chosen: dict[str, Any]) -> Iterator[Contain
         late = made is None
         raise
     except APIError as error:
-        raise _refused(str(error.explanation or error)) from None
+        raise container_faults.refused(str(error.explanation or error)) from None
     except DockerException as error:
         message = f"the engine failed at a container: {error}"
         raise EnvcheckError(message, remedy="docker info") from None
@@ -253,42 +268,3 @@ def open_to_all(folder: Path) -> None:
     """Let every user read what may have been installed with a strict umask."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-
-
-def _refused(said: str) -> EnvcheckError:
-    """Return the error for what the engine says of a container."""
-    if "exec format error" in said:
-        return FileUnavailable(
-            "the image's Python is for another CPU architecture than this machine",
-            remedy="an image for this machine, or a machine for this image",
-        )
-    if "no space left on device" in said:
-        return FileUnavailable(
-            "the disk is full where the engine keeps containers",
-            remedy="docker container prune; docker builder prune",
-        )
-    if "mounts denied" in said.lower() or "bind source path does not exist" in said:
-        return FileUnavailable(
-            "the engine cannot see this machine's temporary folder",
-            remedy="set TMPDIR to a folder that the engine shares",
-        )
-    return EnvcheckError(f"the engine refuses the guest's container: {said}", remedy="docker info")
-
-
-def _no_answer(python: str, code: int, output: str) -> EnvcheckError:
-    last = " ".join(output.splitlines()[-3:]) or "it said nothing"
-    if "exec format error" in output:
-        return _refused(output)
-    message = f"{python}: the guest ended with code {code} and wrote no inventory: {last}"
-    return EnvcheckError(message, remedy="ENVCHECK_DEBUG=1 shows more; please report it")
-
-
-def _no_python(image: ImageFacts, python: str | None, old: str | None) -> FileUnavailable:
-    name = image.id[:19]
-    if old is not None:
-        message = f"{name}: Python {old} is too old"
-        return FileUnavailable(message, remedy="an image with Python 3.10 or newer")
-    what = f"no interpreter {python}" if python is not None else "no Python"
-    message = f"{name}: {what} in the image (neither on PATH nor in the usual places)"
-    remedy = "--python PATH names it; without any, docker save IMAGE and envcheck scan the archive"
-    return FileUnavailable(message, remedy=remedy)

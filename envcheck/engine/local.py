@@ -17,21 +17,34 @@ from typing import IO
 
 from envcheck import bundle
 from envcheck.core import codec
+from envcheck.core.cards import Cards
 from envcheck.core.request import Collected, Request
 from envcheck.engine import child
 from envcheck.engine.protocol import Answer
 from envcheck.errors import EnvcheckError, FileUnavailable
 
 _DEADLINE = 300
+_LONG_DEADLINE = 3600
+"""Where kernels are compiled and run, each of which has its own."""
 _PROBE_DEADLINE = 30
 _TAIL = 4000
 _REMEDY = "--python PATH of an interpreter or a venv"
 
 
-def collect(python: str) -> Collected:
+def collect(python: str, request: Request | None = None) -> Collected:
     """Run the guest with `python`; raises FileUnavailable when that is no usable interpreter."""
-    answer = run_guest(python, Request(), seconds=_DEADLINE)
+    asked = request or Request()
+    seconds = _DEADLINE if asked.execute is None else _LONG_DEADLINE + asked.execute.budget
+    answer = run_guest(python, asked, seconds=seconds)
     return codec.loads(Collected, answer.document, name=f"inventory of {python}")
+
+
+def native() -> Cards:
+    """Return what the driver of this machine tells of its cards."""
+    answer = run_guest(sys.executable, Request(cards=True), seconds=_DEADLINE)
+    collected = codec.loads(Collected, answer.document, name="the cards of this machine")
+    assert collected.cards is not None
+    return collected.cards
 
 
 def run_guest(

@@ -78,6 +78,8 @@ class Limits:
     scratch: int = 4 << 30
     """Bytes of its only writable folder."""
     processes: int = 512
+    gpus: str | None = None
+    """Cards that it may use, as docker's --gpus names them; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

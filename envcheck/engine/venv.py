@@ -158,8 +158,10 @@ class Venv:
             variables |= venv_build.builder_variables(folder, arch_list)
         elif reference == str(folder.environment):
             variables["TORCH_CUDA_ARCH_LIST"] = arch_list
-        # As in a container: a card is not the guest's business.
-        variables |= {"CUDA_VISIBLE_DEVICES": "", "TMPDIR": str(folder.scratch)}
+        variables |= {"TMPDIR": str(folder.scratch)}
+        if limits.gpus is None:
+            # As in a container: a card is not the guest's business.
+            variables |= {"CUDA_VISIBLE_DEVICES": ""}
         interpreter = python or local.resolve(reference)
         with folder.with_scratch():
             return local.run_guest(

@@ -3,15 +3,16 @@
     python -E -S -B guest/__main__.py CONTROL
 
 CONTROL is a folder. The host writes CONTROL/request.json: {"schema":
-"envcheck/request/v1", "read": false, "compile": null}, where `read` has the guest read device
-code too, and `compile` says what to compile and import. The guest writes
+"envcheck/request/v1", "read": false, "compile": null, "execute": null, "cards": false}, where
+`read` has the guest read device code too, `compile` says what to compile and import, `execute`
+what to run on a card, and `cards` has it ask the driver for its cards. The guest writes
 CONTROL/inventory.json and exits 0 whenever it did; any other exit is a crash. It never speaks
 on stdout: what stands there or on stderr is evidence, not an answer.
 
 It is started without `site`, so no code of the environment runs: no `.pth` line, no
 `sitecustomize`. While it works, `sys.path` holds the bundle and the standard library alone;
 the environment's own is worked out, so nothing of it can be imported, not even a module that
-has the name of one of the standard library. Where something is to be compiled, the
+has the name of one of the standard library. Where something is to be compiled or executed, the
 environment does run, though in another process (inside.py), after it was looked at.
 """
 
@@ -40,12 +41,16 @@ def main(control: str) -> None:
         raise SystemExit(message)
     request = codec.from_json(Request, asked, "request")
     collected = collect(site_paths.job_path(library), read=request.read)
-    if request.compile is not None:
+    if request.cards:
         from dataclasses import replace  # noqa: PLC0415
 
-        from envcheck.guest.compiling import compile_all  # noqa: PLC0415
+        from envcheck.guest import cards  # noqa: PLC0415
 
-        collected = replace(collected, compiled=compile_all(control, request.compile))
+        collected = replace(collected, cards=cards.look())
+    if request.compile is not None or request.execute is not None:
+        from envcheck.guest.working import work  # noqa: PLC0415
+
+        collected = work(control, request, collected)
     text = codec.dumps(collected)
     partial = os.path.join(control, "inventory.json.partial")
     # A file name in another encoding comes out as the JSON escape of its lone surrogates.

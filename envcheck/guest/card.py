@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
+import time
 
 from envcheck.core.executed import Card
+from envcheck.guest import nvidia_module
 from envcheck.guest.ops.torches import torch
-
-_DRIVER_FILE = "/proc/driver/nvidia/version"
 
 
 def describe() -> Card:
     """Return the facts about the first card; raises where there is none that can be used."""
-    cuda = torch().cuda
+    cuda, started = torch().cuda, time.monotonic()
     cuda.init()
+    int(torch().ones(1024, device="cuda").sum())
+    first_kernel = time.monotonic() - started
     properties = cuda.get_device_properties(0)
     free, total = cuda.mem_get_info(0)
     mig = "MIG" in properties.name or os.environ.get("CUDA_VISIBLE_DEVICES", "").startswith("MIG-")
@@ -26,14 +26,8 @@ def describe() -> Card:
         uuid=f"{'MIG' if mig else 'GPU'}-{uuid}" if uuid else "",
         total_memory=total,
         free_memory=free,
-        driver=_driver(),
+        driver=nvidia_module.version(),
         mig=mig,
+        shared_memory_per_block=getattr(properties, "shared_memory_per_block_optin", None),
+        first_kernel=round(first_kernel, 3),
     )
-
-
-def _driver() -> str | None:
-    """Return the version of the kernel module, which is the driver's."""
-    with contextlib.suppress(OSError), open(_DRIVER_FILE, encoding="utf-8") as handle:
-        found = re.search(r"\b\d{3}\.\d+(\.\d+)*\b", handle.readline())
-        return found and found[0]
-    return None

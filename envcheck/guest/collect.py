@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 import sysconfig
 from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, torch_facts
+from envcheck.guest import distributions, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
-_DRIVER = "/proc/driver/nvidia/version"
 
 
 def collect(path: list[str], *, read: bool) -> Collected:
@@ -40,7 +38,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         distributions=found,
         torch=torches[0] if torches else None,
         triton=next((t for t in tritons if t is not None), None),
-        driver=_driver(),
+        driver=nvidia_module.version(),
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
     )
     places = tuple(_places(folders, found))
@@ -133,13 +131,3 @@ def _walk(folder: str, others: set[str]) -> Iterator[str]:
 def _ancestors(folder: str) -> Iterator[str]:
     while folder != (folder := os.path.dirname(folder)):
         yield folder
-
-
-def _driver() -> str | None:
-    """Return the version of the NVIDIA kernel driver of this machine, None without one."""
-    try:
-        with open(_DRIVER, encoding="ascii", errors="replace") as handle:
-            match = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", handle.read(4096))
-    except OSError:
-        return None
-    return match[1] if match is not None else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import importlib
 import os
 import re
@@ -152,10 +153,20 @@ def _least(kernel: Kernel) -> Sm:
 
 def _folder(kernel: Kernel, request: CompileRequest, tools: _Toolchain) -> str:
     """Return where a kernel is built: ninja compares times and commands, not contents."""
+    return _place(kernel, request.cache, arch_list(request), tools.torch, f"{tools.nvcc}")
+
+
+def _place(kernel: Kernel, cache: str, archs: str, torch: str, nvcc: str) -> str:
     digest = kernel.digest.partition(":")[2][:16]
-    facts = (arch_list(request), f"torch{tools.torch}", f"cuda{tools.nvcc}", digest)
-    name = re.sub(r"[^\w.+-]", "-", "-".join((kernel.name, *facts)))
-    return os.path.join(request.cache, "cuda", name)
+    facts = (archs, f"torch{torch}", f"cuda{nvcc}", digest)
+    name = re.sub(r"[^\w.+*-]", "-", "-".join((kernel.name, *facts)))
+    return os.path.join(cache, "cuda", name)
+
+
+def pattern(kernel: Kernel, cache: str, archs: str, torch: str) -> str:
+    """Return what matches the libraries of a kernel that were built for this torch."""
+    folder = _place(kernel, glob.escape(cache), archs, torch, "*")
+    return os.path.join(folder, f"{_name(kernel)}.so")
 
 
 def _name(kernel: Kernel) -> str:

@@ -161,7 +161,7 @@ def _any_code(buffer: Buffer, groups: list[tuple[Entry, ...]], inflate: Inflate)
     """Say whether any entry holds a function; generators, so that the first one ends the search."""
     entries = [e for group in groups for e in group]
     return any(e.unpacked > _SMALL for e in entries) or any(
-        _has_code(_unpack(buffer, e, inflate), e.code.kind) for e in entries
+        _has_code(unpack(buffer, e, inflate), e.code.kind) for e in entries
     )
 
 
@@ -170,7 +170,7 @@ def _names(buffer: Buffer, groups: list[tuple[Entry, ...]], inflate: Inflate) ->
     names: set[str] = set()
     for group in groups:
         # Entries without code are rare (a kernel that exists for some SMs only): go on.
-        images = ((_unpack(buffer, e, inflate), e.code.kind) for e in group)
+        images = ((unpack(buffer, e, inflate), e.code.kind) for e in group)
         image = next((i for i in images if _has_code(*i)), None)
         names.update(map(function_name, _kernels(*image) if image is not None else ()))
     return tuple(sorted(names))
@@ -182,11 +182,11 @@ def _toolkit(buffer: Buffer, found: list[Found], inflate: Inflate) -> str | None
     smallest = min(cubins, key=lambda e: e.unpacked, default=None)
     if smallest is None or smallest.unpacked > _MAX_UNPACKED:
         return None
-    image = _unpack(buffer, smallest, inflate)
+    image = unpack(buffer, smallest, inflate)
     return cubin.toolkit(image, elf.read(image))
 
 
-def _unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:
+def unpack(buffer: Buffer, entry: Entry, inflate: Inflate) -> bytes:
     """Return the payload of an entry, decompressed; raises Malformed."""
     where = f"fatbin payload at {entry.offset}"
     if entry.unpacked > _MAX_UNPACKED or entry.compression == "keyed":

@@ -26,6 +26,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envcheck.core.model import Distribution
+from envcheck.core.names import normalise
 
 _NOTES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 _COMPILED = re.compile(r"\.so(\.\d+)*$|\.(a|o|cubin|fatbin|ptx)$")
@@ -98,11 +99,6 @@ def _text(entry: metadata.Distribution, name: str) -> str | None:
         return entry.read_text(name)
     except (OSError, ValueError):
         return None
-
-
-def normalise(name: str) -> str:
-    """Normalise a distribution's name as the packaging specifications say."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _raw(entry: metadata.Distribution, name: str) -> bytes | None:

@@ -19,7 +19,7 @@ from envcheck.guest.memory import poison, retained, synchronize
 from envcheck.guest.operands import Operands, difference
 from envcheck.guest.ops import settings
 from envcheck.guest.ops.layouts import arranged
-from envcheck.guest.ops.op import Case, Expected, Op, Tensor, Tensors
+from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensor, Tensors
 from envcheck.guest.ops.torches import torch
 from envcheck.guest.spent import Spent
 
@@ -42,6 +42,7 @@ class Task:
         return Run(
             op=self.op.name,
             family=self.op.family,
+            part=self.op.part,
             dtype=self.dtype,
             case=self.case.label,
             direction=direction,
@@ -91,6 +92,8 @@ def measure(task: Task, spent: Spent | None = None) -> Iterator[Run]:
             with listening.to_warnings() as heard:
                 facts = _Measurement(task, spent).facts(direction)
             yield task.run(direction, _took("ok", started), warnings=tuple(heard), **facts)
+        except NotApplicable as error:
+            yield task.run(direction, Outcome(status="not-applicable", error=str(error)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this run's outcome
             outcome = _took("raised", started)
             text = f"{type(error).__name__}: {error}"[:2000]

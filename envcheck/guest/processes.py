@@ -67,6 +67,8 @@ def run(
         if limits.left <= 0:
             _not_run(left, _no_time(limits), journal)
             break
+        if meanwhile.is_alive():
+            meanwhile.join()  # a fork would keep the locks that an import holds, for ever
         own, started = Journal(os.path.join(folder, "own")), time.monotonic()
         deadline = sum(task.op.deadline for task in left) + START_SECONDS
         work = partial(_run_tasks, left, own)

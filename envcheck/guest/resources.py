@@ -4,11 +4,13 @@ Registers and stack stand in `.nv.info`, whose attributes are u8 format (4: a le
 follows), u8 attribute, u16 value or length; those read here hold a symbol and a number.
 Static shared memory is the size of `.nv.shared.KERNEL`. From sm_90 up that section also
 holds the 1 KiB that the driver reserves for itself, which no limit of a card counts. Compared
-with `ptxas -v` of CUDA 12.4 to 13.3 for sm_75 to sm_120.
+with `ptxas -v` of CUDA 12.4 to 13.3 for sm_75 to sm_120. The blocks of a cluster are three u32 of
+`.nv.info.KERNEL`, EIATTR_CTA_PER_CLUSTER in the words of cuobjdump 13.0.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from envcheck.guest.elf import Buffer, Elf, Malformed
 
 _SIZED = 4
 _FRAME_SIZE, _MIN_STACK_SIZE, _REGISTERS = 0x11, 0x12, 0x2F
+_CLUSTER = 0x3D
 _SYMBOL = struct.Struct("<I20x")
 _RESERVED, _FIRST_RESERVED = 1024, 90
 
@@ -33,15 +36,19 @@ class Resources:
     """For each thread: spilled registers, and arrays that found no registers."""
     static_shared: int
     """Bytes for each block, without what the launch asks for."""
+    cluster_blocks: int = 1
+    """Blocks of a cluster that the kernel fixes itself; 1 without."""
 
 
 def resources_of(buffer: Buffer, elf: Elf, kernel: str) -> Resources:
     """Read what one kernel takes; raises Malformed where the cubin does not tell."""
     found: dict[int, int] = {}
     index = _symbol(buffer, elf, kernel)
-    for attribute, symbol, number in _attributes(buffer, elf):
-        if symbol == index:
-            found[attribute] = max(number, found.get(attribute, 0))
+    for attribute, value in _attributes(buffer, elf, ".nv.info"):
+        if len(value) == 8:
+            symbol, number = struct.unpack("<II", value)
+            if symbol == index:
+                found[attribute] = max(number, found.get(attribute, 0))
     if _REGISTERS not in found:
         message = f"cubin .nv.info: no registers of {kernel}"
         raise Malformed(message)
@@ -53,12 +60,20 @@ def resources_of(buffer: Buffer, elf: Elf, kernel: str) -> Resources:
         registers=found[_REGISTERS],
         stack_bytes=max(found.get(_FRAME_SIZE, 0), found.get(_MIN_STACK_SIZE, 0)),
         static_shared=max(size - reserved, 0),
+        cluster_blocks=_cluster_blocks(buffer, elf, kernel),
     )
 
 
-def _attributes(buffer: Buffer, elf: Elf) -> Iterator[tuple[int, int, int]]:
-    """Yield attribute, symbol and number of `.nv.info`."""
-    section = elf.find(".nv.info")
+def _cluster_blocks(buffer: Buffer, elf: Elf, kernel: str) -> int:
+    for attribute, value in _attributes(buffer, elf, f".nv.info.{kernel}"):
+        if attribute == _CLUSTER and len(value) == 12:
+            return math.prod(struct.unpack("<III", value))
+    return 1
+
+
+def _attributes(buffer: Buffer, elf: Elf, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of a section's sized attributes."""
+    section = elf.find(name)
     if section is None:
         return
     at, end = elf.content(section)
@@ -66,8 +81,8 @@ def _attributes(buffer: Buffer, elf: Elf) -> Iterator[tuple[int, int, int]]:
         form, attribute, value = struct.unpack_from("<BBH", buffer, at)
         at += 4
         if form == _SIZED:
-            if value == 8 and at + 8 <= end:
-                yield attribute, *struct.unpack_from("<II", buffer, at)
+            if at + value <= end:
+                yield attribute, bytes(buffer[at : at + value])
             at += value
 
 

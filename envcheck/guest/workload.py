@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -22,10 +22,10 @@ from threading import Thread
 from typing import Any
 
 from envcheck.core import codec
-from envcheck.core.executed import Card, Executed
+from envcheck.core.executed import Card, Executed, Smoked
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
-from envcheck.guest import card, processes, trial, words
+from envcheck.guest import card, kernel_ops, processes, trial, words
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.ops import catalogue, settings
@@ -38,13 +38,24 @@ _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
 """What torch imports when it first computes a gradient."""
 
 
-def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Executed:
+Ready = Callable[[float], object]
+"""Waits for so many seconds at most until CUDA C++ kernels are built."""
+
+
+def execute(
+    request: ExecuteRequest,
+    ops: Sequence[Op] = catalogue.OPS,
+    *,
+    smoked: tuple[Smoked, ...] = (),
+    ready: Ready = float,
+) -> Executed:
     """Run the operations in children of this process; what is known when they end."""
+    started = time.monotonic()
     folder = tempfile.mkdtemp(prefix="envcheck-")
     try:
         journal = Journal(os.path.join(folder, "all"))
-        work = partial(_execute_all, request, ops, folder)
-        ended = trial.run(work, deadline=request.budget + _IMPORT_SECONDS + START_SECONDS)
+        work = partial(_execute_all, request, ops, folder, ready)
+        ended = trial.run(work, deadline=patience(request) - START_SECONDS)
         facts, runs, groups = journal.read()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,17 +63,27 @@ def execute(request: ExecuteRequest, ops: Sequence[Op] = catalogue.OPS) -> Execu
     return Executed(
         outcome=replace(ended.outcome, stdout=(), stderr=()) if ended.outcome.ok else ended.outcome,
         message=facts.get("message") or words.reason(ended.outcome),
+        parts=request.parts,
+        budget=float(request.budget),
+        seconds=round(time.monotonic() - started, 3),
         card=about,
         torch=facts.get("torch"),
         cuda=facts.get("cuda"),
         settings=facts.get("settings", {}),
+        smoked=smoked,
         runs=runs,
         groups=groups,
         spent=facts.get("spent", {}),
     )
 
 
-def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> None:
+def patience(request: ExecuteRequest) -> float:
+    """Return the seconds after which even the process that watches over all others is given up."""
+    started = max(START_SECONDS, request.budget)  # of a driver that must compile first
+    return request.budget + started + _IMPORT_SECONDS + 2 * START_SECONDS
+
+
+def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready: Ready) -> None:
     """Import torch and fork; runs in a child, because importing it may be all it takes."""
     journal, started = Journal(os.path.join(folder, "all")), time.monotonic()
     spent = Spent()
@@ -79,8 +100,10 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
     sm, known = None, _Imports()
     aside = known.thread(_FOR_GRADIENTS)
     if request.device == "cuda":
+        # A driver that must compile first takes its time, which is a fact about it.
+        deadline = max(START_SECONDS, request.budget)
         with spent.on("processes"):
-            seen = trial.run(_describe, deadline=START_SECONDS, meanwhile=aside)
+            seen = trial.run(_describe, deadline=deadline, meanwhile=aside)
         if not isinstance(seen.value, dict):
             journal.write("facts", {"message": words.reason(seen.outcome)})
             return
@@ -93,10 +116,23 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str) -> Non
             known.wait(aside, limits.left)
             if limits.left > 0:
                 known.bring(_imports(tasks))
+        _get_ready(tasks[0].op.part, request, limits, ready, spent)
         after = batches[number + 1 : number + 2]
         aside = known.thread([name for each in after for name in _imports(each)])
         processes.run(tasks, limits, journal, folder, aside)
     journal.write("spent", spent.rounded())
+
+
+def _get_ready(
+    part: str, request: ExecuteRequest, limits: Limits, ready: Ready, spent: Spent
+) -> None:
+    """Have kernels compiled that are launched next."""
+    if part == "triton" and limits.sm is not None:
+        with spent.on("compiling"):
+            kernel_ops.precompile(request, limits.sm, limits.left)
+    elif part == "cuda":
+        with spent.on("compiling"):
+            ready(limits.left)
 
 
 def _describe() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from rich.console import Console
@@ -78,6 +78,8 @@ def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
         console.print(_table(rows, width, remedies, fold=verbose))
         if (heading, rows) == tabled[-1] and hidden:
             console.print(f"{'native':{_CODE}}  {hidden} more (-v shows them)", style="green")
+    for line in _executed(report):
+        console.print(Text(visible(line)), soft_wrap=True)
     for remedy, number in remedies.items():
         # Not wrapped: a command is there to be copied.
         console.print(
@@ -86,13 +88,29 @@ def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
         )
 
 
+def _executed(report: Report) -> Iterator[str]:
+    """Yield what ran on the card, in numbers."""
+    done = report.summary.get("executed")
+    if not isinstance(done, Mapping):
+        return
+    runs, spent = done["runs"], done["seconds_of_runs"]
+    parts = [f"{part} {runs[part]} in {spent[part]:.1f} s" for part in runs if runs[part]]
+    total = f"{done['seconds']:.1f} s of {done['budget']:g} s"
+    yield f"run on {done['card']}: {', '.join(parts) or 'nothing'}; {total}"
+    spent = sorted(done["spent"].items(), key=lambda pair: -pair[1])
+    if spent:
+        yield "spent on " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent)
+    if done["left_out"]:
+        yield f"{done['left_out']} runs were left out: a larger --budget runs them"
+
+
 def _tabled(report: Report, *, verbose: bool) -> tuple[list[_Group], int]:
     """Return the rows of packages or files, under the archive they are in, and how many are hidden.
 
     Packages where an environment was looked at, files elsewhere.
     """
     check = _table_of(report)
-    found = [f for f in report.findings if f.check == check]
+    found = [f for f in report.findings if f.check == check and not f.evidence.get("not_asked")]
     hidden = 0
     if not verbose:
         found = [f for f in found if f.status is not Status.SKIP] or found[:_MANY]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envcheck import bundle
-from envcheck.guest import collect
+from envcheck.guest import collect, nvidia_module
 
 
 def test_the_standard_library_is_no_site_folder(tmp_path: Path) -> None:
@@ -82,17 +82,17 @@ def test_the_driver_is_read_from_what_the_kernel_module_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tmp_path / "version"
-    monkeypatch.setattr(collect, "_DRIVER", str(said))
-    assert collect._driver() is None
+    monkeypatch.setattr(nvidia_module, "_FILES", (str(said),))
+    assert nvidia_module.version() is None
     said.write_text(
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (x)\n"
         "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
     )
-    assert collect._driver() == "580.65.06"
+    assert nvidia_module.version() == "580.65.06"
     said.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.42.01  Tue Jun 15\n")
-    assert collect._driver() == "470.42.01"
+    assert nvidia_module.version() == "470.42.01"
     said.write_bytes(b"\xff\xff")
-    assert collect._driver() is None
+    assert nvidia_module.version() is None
 
 
 # What is staged into a foreign environment

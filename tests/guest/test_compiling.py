@@ -20,8 +20,9 @@ from envcheck import bundle, catalog
 from envcheck.core import codec
 from envcheck.core.compiled import Compiled, Extension
 from envcheck.core.kernels import Kernel
+from envcheck.core.model import Environment
 from envcheck.core.request import Collected, CompileRequest, Request
-from envcheck.guest import compiling
+from envcheck.guest import compiling, working
 
 Run = Callable[..., Collected]
 
@@ -249,7 +250,7 @@ def test_what_was_done_stays_when_the_rest_never_ends(tmp_path, monkeypatch) -> 
     (tmp_path / "start").mkdir()
     (tmp_path / "start" / "sitecustomize.py").write_text(HANGS_BEFORE_TRITON)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "start"))
-    monkeypatch.setattr(compiling, "_patience", lambda _: 3)
+    monkeypatch.setattr(compiling, "patience", lambda _: 3)
     asked = CompileRequest(
         target="sm_120",
         root=str(catalog.shipped()),
@@ -257,8 +258,17 @@ def test_what_was_done_stays_when_the_rest_never_ends(tmp_path, monkeypatch) -> 
         kernels=(triton_kernel(),),
         imports=("json",),
     )
-    (tmp_path / "request.json").write_text(codec.dumps(Request(compile=asked)))
-    compiled = compiling.compile_all(str(tmp_path), asked)
+    request = Request(compile=asked)
+    (tmp_path / "request.json").write_text(codec.dumps(request))
+    compiled = working.work(str(tmp_path), request, seen()).compiled
     assert (compiled.outcome.status, compiled.message) == ("timed-out", "not done after 3 s")
     assert [(e.name, e.imported.status) for e in compiled.extensions] == [("json", "ok")]
     assert compiled.triton is None
+
+
+def seen() -> Collected:
+    """Return what a look at an empty environment gives."""
+    environment = Environment(
+        python="3.12.1", implementation="cpython", platform="linux", libc="glibc 2.36", digest=""
+    )
+    return Collected(environment=environment)

@@ -17,7 +17,7 @@ from inventories import DATA, read
 
 from envcheck.core.device_file import Code
 from envcheck.guest import containers, cubin, elf
-from envcheck.guest.device_code import _unpack
+from envcheck.guest.device_code import unpack
 from envcheck.guest.fatbin import Entry
 from envcheck.inflate import inflate
 
@@ -62,7 +62,7 @@ def test_kernels_are_those_of_cuobjdump(name: str) -> None:
         images = [data]
     else:
         sass = [e for e in _entries(data, file.format) if e.code.kind == "sass"]
-        images = [_unpack(data, e, inflate) for e in sass]
+        images = [unpack(data, e, inflate) for e in sass]
     kernels = [k for image in images for k in cubin.cubin_kernels(image, elf.read(image))]
     assert sorted(kernels) == expected["kernels"]
 

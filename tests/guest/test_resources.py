@@ -48,6 +48,17 @@ def test_the_samples_show_what_they_are_for():
     assert {name.partition("-")[2] for name in ANSWERS} == {"sm_75", "sm_89", "sm_90a", "sm_120a"}
 
 
+def test_blocks_of_a_cluster():
+    """As their source fixes them, `__cluster_dims__(4, 4, 1)` and so on, by nvcc 13.0 for sm_90."""
+    data = (DATA / "clusters.cubin").read_bytes()
+    parsed = elf.read(data)
+    found = {
+        kernel: resources_of(data, parsed, kernel).cluster_blocks
+        for kernel in ("plain", "two", "sixteen", "thirtytwo")
+    }
+    assert found == {"plain": 1, "two": 2, "sixteen": 16, "thirtytwo": 32}
+
+
 def test_a_kernel_that_is_not_there_is_named():
     data = cubin("13.0-sm_89")
     with pytest.raises(Malformed, match="no absent"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from envcheck.core.kernels import Dtype
+from envcheck.core.kernels import Config, Dtype
 from envcheck.guest.operands import Operands
 
 Tensor = Any
@@ -15,6 +15,10 @@ Tensors = Mapping[str, Tensor]
 Expected = Mapping[str, Any]
 """`value`, `magnitude`, `terms` and perhaps `rounded`, as `operands.difference` takes them;
 `exact` says that nothing but `value` may come out; without `magnitude` no bound is known."""
+
+
+class NotApplicable(Exception):
+    """Raised by an operation that has nothing to run here; its text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,8 @@ class Case:
     """What the operands hold: one of `operands.PATTERNS`."""
     layout: str = "plain"
     """How they lie in memory: one of `layouts.LAYOUTS`."""
+    config: Config | None = None
+    """How a kernel is launched."""
     only: tuple[str, ...] = ()
     """Dtypes that it is for; empty for all."""
 
@@ -34,7 +40,8 @@ class Case:
         """How reports name it: `M=301 N=517 K=1111 transposed`."""
         sizes = [f"{name}={size}" for name, size in self.sizes.items()]
         odd = [w for w in (self.pattern, self.layout) if w not in ("random", "plain")]
-        return " ".join(sizes + odd)
+        config = [self.config.label] if self.config is not None and self.config.constants else []
+        return " ".join(sizes + odd + config)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,9 @@ class Op:
 
     name: str
     family: str
+    """Operations of one family share a process."""
+    part: str = "ops"
+    """Of `core.request.PARTS`."""
     dtypes: Mapping[str, Dtype]
     cases: tuple[Case, ...]
     inputs: Callable[[Case, Operands], Tensors]

@@ -1,0 +1,104 @@
+"""Why a process can use no card: whose fault that is, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from envcheck.core.cards import Cards
+from envcheck.core.driver_facts import DriverFacts
+from envcheck.core.model import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why no card can be used, whose fault that is, and what to do."""
+
+    message: str
+    remedy: str
+    domain: Domain
+
+
+# CUresult, cuda.h of CUDA 13: what each means for somebody who wants to use a card.
+_CODES = {
+    34: Cause(
+        "the libcuda.so.1 that is found first is a stub, which only serves linking",
+        "remove the folder `stubs` from LD_LIBRARY_PATH",
+        Domain.JOB,
+    ),
+    46: Cause(
+        "the card is taken: another process has it for itself",
+        "end that process (nvidia-smi names it), or use another card",
+        Domain.HOST,
+    ),
+    802: Cause(
+        "the system is not ready: NVLink's fabric manager does not run",
+        "systemctl start nvidia-fabricmanager on the host",
+        Domain.HOST,
+    ),
+    803: Cause(
+        "the driver's library and its kernel module are of different versions",
+        "remove `compat` from LD_LIBRARY_PATH if it is there; else reboot the host",
+        Domain.HOST,
+    ),
+    804: Cause(
+        "a libcuda of a forward-compatibility package is found first, and this card has no use of it",
+        "remove `compat` from LD_LIBRARY_PATH",
+        Domain.IMAGE,
+    ),
+}
+_NO_DEVICE = (0, 100, 101)
+"""What cuInit returns where it finds none; 0 with an empty list is the same."""
+
+
+def unusable(cards: Cards) -> Cause | None:
+    """Return why no card can be used; None where one can be."""
+    told = cards.driver
+    if told is None:
+        said = f": {cards.said}" if cards.said else ""
+        message = f"asking the driver for its cards did not come to an end{said}"
+        return Cause(message, "reboot the host, or use another", Domain.HOST)
+    if told.missing is not None:
+        return _no_library(cards)
+    if told.init == 0 and told.cards:
+        return None
+    if cards.visible is not None and told.init in _NO_DEVICE:
+        shown = cards.visible or "(empty)"
+        message = f"CUDA_VISIBLE_DEVICES={shown} names no card of this machine, so none is seen"
+        remedy = "unset CUDA_VISIBLE_DEVICES (nvidia-smi -L lists what may stand there)"
+        return Cause(message, remedy, Domain.JOB)
+    if told.init in _NO_DEVICE:
+        return _no_device(cards)
+    return _of_code(told)
+
+
+def _of_code(told: DriverFacts) -> Cause:
+    said = f"{told.init_name} ({told.init})"
+    known = _CODES.get(told.init or 0)
+    if known is not None:
+        return replace(known, message=f"{known.message}: {said}")
+    message = f"the driver cannot be started: {said}"
+    return Cause(message, "nvidia-smi; a reboot of the host often helps", Domain.HOST)
+
+
+def _no_library(cards: Cards) -> Cause:
+    if cards.module is not None or cards.nodes:
+        message = "the driver is loaded, but its libcuda.so.1 is not in here"
+        remedy = "install the driver's libraries (libcuda1, nvidia-utils)"
+        if cards.in_container:
+            remedy = "start it with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        return Cause(message, remedy, Domain.HOST)
+    if cards.in_container:
+        message = "no card is in this container: neither libcuda.so.1 nor /dev/nvidia*"
+        return Cause(message, "start it with --gpus all on a host with a card", Domain.HOST)
+    message = "no NVIDIA driver is on this machine: neither libcuda.so.1 nor /dev/nvidia*"
+    remedy = "run this on a machine with a card, or name the target: --arch blackwell"
+    return Cause(message, remedy, Domain.HOST)
+
+
+def _no_device(cards: Cards) -> Cause:
+    if not any(node[len("/dev/nvidia") :].isdigit() for node in cards.nodes):
+        message = "the driver is here, but no card: there is no /dev/nvidia0"
+        return Cause(message, "start the container with --gpus all", Domain.HOST)
+    message = "the driver finds no card that it can use (CUDA_ERROR_NO_DEVICE)"
+    remedy = "nvidia-smi, and dmesg: a card that fell off the bus, or a wrong kernel module"
+    return Cause(message, remedy, Domain.HOST)

@@ -1,0 +1,1 @@
+"""What each extension that people install is tried with on a card: one file for each."""

@@ -1,0 +1,66 @@
+"""What a request to execute comes to: operations of all parts, the most valuable first."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envcheck.core.executed import Smoked
+from envcheck.core.request import ExecuteRequest, Sizes
+from envcheck.guest import kernel_ops
+from envcheck.guest.ops import catalogue
+from envcheck.guest.ops.op import Case, Op
+from envcheck.guest.smokes import named
+from envcheck.guest.smokes.catalogue import SMOKES
+from envcheck.guest.smokes.smoke import Smoke
+
+
+def ops(request: ExecuteRequest) -> tuple[Op, ...]:
+    """Return everything to run: first what the user named, last what takes the longest to build."""
+    found: list[Op] = []
+    if "extensions" in request.parts:
+        found += [named.op(call) for call in request.smokes]
+    if "ops" in request.parts:
+        found += [with_sizes(op, request.sizes) for op in catalogue.OPS]
+    if "extensions" in request.parts:
+        found += [replace(op, part="extensions") for s in installed() for op in s.ops]
+    kernels = kernel_ops.ops(request)
+    found += sorted(kernels, key=lambda op: request.parts.index(op.part))
+    return tuple(found)
+
+
+def smoked(request: ExecuteRequest) -> tuple[Smoked, ...]:
+    """Return the extensions that have something to be tried with here."""
+    if "extensions" not in request.parts:
+        return ()
+    mine = Counter(call.module for call in request.smokes)
+    known = {s.module: s for s in installed()}
+    return tuple(
+        Smoked(
+            module=module,
+            distributions=known[module].distributions if module in known else (),
+            named=module in mine,
+        )
+        for module in dict.fromkeys((*mine, *known))
+    )
+
+
+def installed() -> tuple[Smoke, ...]:
+    """Return those of the catalogue whose module is in this environment."""
+    return tuple(s for s in SMOKES if _is_here(s.module))
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return True  # something is there, and trying it will tell what is wrong with it
+
+
+def with_sizes(op: Op, wanted: Sequence[Sizes]) -> Op:
+    """Put the sizes of a job before the operation's own."""
+    mine = [s for s in wanted if s.op == op.name]
+    cases = tuple(Case(sizes={**s.sizes}, only=s.dtypes) for s in mine)
+    return replace(op, cases=(*cases, *op.cases)) if cases else op
