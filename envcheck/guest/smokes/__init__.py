@@ -1,1 +1,1 @@
-"""Short runs of installed packages, one file for each, compared with plain torch in float64."""
+"""What each extension that people install is tried with on a card: one file for each."""

@@ -21,22 +21,25 @@ _STATES = 256
 """Numbers of an optimizer's state that share a scale (`Optimizer2State.init_state`)."""
 
 
-def _package(name: str = "functional") -> Any:
-    importlib.import_module(_NAME)
-    return importlib.import_module(f"{_NAME}.{name}")
+def _package() -> Any:
+    return importlib.import_module(_NAME)
+
+
+def _functions() -> Any:
+    return _package().functional
 
 
 def _four_bits(w: Tensor, case: Case) -> weights.Layer:  # noqa: ARG001 - as every layer
-    codes, state = _package().quantize_4bit(w, blocksize=_BLOCK, quant_type="nf4")
-    multiply = _package("autograd._functions").matmul_4bit
+    codes, state = _functions().quantize_4bit(w, blocksize=_BLOCK, quant_type="nf4")
+    multiply = _package().matmul_4bit
     return weights.Layer(
         lambda x: multiply(x, codes.t(), quant_state=state),
-        _package().dequantize_4bit(codes, state),
+        _functions().dequantize_4bit(codes, state),
     )
 
 
 def _by_block(w: Tensor, case: Case) -> Mapping[str, Any]:  # noqa: ARG001 - idem
-    return {"magnitude": w.abs(), "rounded": weights.largest(w, _BLOCK), "terms": 4}
+    return {"magnitude": w.abs(), "rounded": weights.largest(w, _BLOCK), "terms": weights.SCALED}
 
 
 _HALF = {
@@ -75,13 +78,13 @@ NF4_WEIGHTS = weights.quantized(
 
 
 def _restored(x: Tensor) -> Tensor:
-    codes, scales, _ = _package().int8_vectorwise_quant(x)
+    codes, scales, _ = _functions().int8_vectorwise_quant(x)
     return codes.float() * (scales / weights.WIDTH)[:, None]
 
 
 def _eight_bits(w: Tensor, case: Case) -> weights.Layer:  # noqa: ARG001 - idem
     def apply(x: Tensor) -> Tensor:
-        package = _package("autograd._functions")
+        package = _package()
         return package.matmul(x, w, state=package.MatmulLtState())
 
     return weights.Layer(apply, _restored(w))
@@ -143,7 +146,7 @@ INT8_WEIGHTS = weights.quantized(
 def _stepped(operands: Tensors, steps: int) -> dict[str, Tensor]:
     """Take so many steps; return the parameter and the moments as the optimizer keeps them."""
     parameter = operands["p"].clone().requires_grad_()
-    optimizer = _package("optim").Adam8bit(
+    optimizer = _package().optim.Adam8bit(
         [parameter],
         lr=adam.RATE,
         betas=(adam.FIRST, adam.SECOND),
@@ -155,7 +158,7 @@ def _stepped(operands: Tensors, steps: int) -> dict[str, Tensor]:
         optimizer.step()
     state = optimizer.state[parameter]
     moments = {
-        name: _package().dequantize_blockwise(
+        name: _functions().dequantize_blockwise(
             state[f"state{n}"],
             absmax=state[f"absmax{n}"],
             code=state[f"qmap{n}"],

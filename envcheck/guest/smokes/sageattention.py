@@ -26,26 +26,11 @@ def _attend(operands: Tensors, case: Case) -> Tensors:
     return {"out": attend(q, k, v, tensor_layout="HND", is_causal=bool(case.sizes["CAUSAL"]))}
 
 
-def _wrong_scores(q: Tensor, k: Tensor, u: float) -> Tensor:
-    """Bound what the codes of queries and keys make of a score, before its scale.
-
-    Each code is half a step off at most, of the largest number of its head: blocks are smaller.
-    Such errors are independent, so their sum grows as the root of their number (Hoeffding's
-    inequality, as in Higham and Mary 2019); keys were rounded, too, without their mean.
-    """
-    top_q, top_k = (t.abs().amax((-1, -2), keepdim=True) * _STEP for t in (q, k))
-    size = q.shape[-1]
-    worst = q.abs().sum(-1, keepdim=True) * top_k + top_q * k.abs().sum(-1)[..., None, :]
-    likely = q.norm(dim=-1, keepdim=True) * top_k + top_q * k.norm(dim=-1)[..., None, :]
-    return (
-        torch().minimum(worst, _SIGMAS * likely) + size * top_q * top_k + u * (q.abs() @ k.abs().mT)
-    )
-
-
 def _whole(operands: Tensors, case: Case) -> Mapping[str, Expected]:
-    """Return attention; a score that is wrong by d makes its probability exp(2 d) times another.
+    """Return attention, and what wrong scores make of it.
 
     Without a mean of the keys every score of a query moves by the same, which changes nothing.
+    Sums of 64 probabilities times values are kept in fp16 (`_attn_fwd_inner`).
     """
     q, k, v = (operands[name] for name in "qkv")
     scale = 1 / math.sqrt(q.shape[-1])
@@ -55,20 +40,42 @@ def _whole(operands: Tensors, case: Case) -> Mapping[str, Expected]:
         hidden = torch().ones(scores.shape[-2:], dtype=torch().bool).triu(1)
         scores = scores.masked_fill(hidden, float("-inf"))
     chances = scores.softmax(-1)
-    # Both ends of a subtraction count, in whichever of the two types keys are kept.
-    wrong = _wrong_scores(q, centred, 2.0**-7) * scale
-    most = wrong.masked_fill(chances == 0, 0.0).amax(-1, keepdim=True)
-    blur = torch().expm1(wrong + most)
-    # Sums of 64 probabilities times values are kept in fp16 (sageattention, `_attn_fwd_inner`).
     return {
         "out": {
             "value": chances @ v,
             # In units of fp32, in which the rest is computed.
-            "magnitude": (chances * (1 + blur * 2.0**24)) @ v.abs(),
-            "rounded": 64 * (chances * (1 + blur) + LEAST_NORMAL) @ v.abs(),
+            "magnitude": chances @ v.abs() + _wrong(q, centred, v, chances, scale) * 2.0**24,
+            "rounded": 64 * (chances + LEAST_NORMAL) @ v.abs(),
             "terms": 1,
         }
     }
+
+
+def _wrong(q: Tensor, k: Tensor, v: Tensor, chances: Tensor, scale: float) -> Tensor:
+    """Bound what the codes of queries and keys make of the output.
+
+    With errors d of the scores the output is off by sum p (v - out) exp(d) / sum p exp(d). A
+    code is half a step off at most, of the largest number of its head (blocks are smaller), and
+    keys were rounded without their mean, too. Such errors are independent, so a sum of them
+    leaves 8 times the root of the sum of their squares with chance 2 exp(-32) only (Hoeffding's
+    inequality, as in Higham and Mary 2019). That bounds both what is linear in them and the
+    largest d, hence what is left of the exponential: exp(d) - 1 - d.
+    """
+    step_q, step_k = (t.abs().amax((-1, -2), keepdim=True) * _STEP for t in (q, k))
+    step_k = step_k + 2.0**-8 * k.abs().amax((-1, -2), keepdim=True)
+    both = q.shape[-1] * step_q * step_k * scale
+    squares = q.square().sum(-1)[..., None] * step_k**2
+    each = (squares + step_q**2 * k.square().sum(-1)[..., None, :]).sqrt() * _SIGMAS * scale
+    most = (each + both).masked_fill(chances == 0, 0.0).amax(-1, keepdim=True)
+    out = chances @ v
+    spread = (chances @ v.square() - out.square()).clamp(min=0).sqrt()
+    by_query = torch().einsum("zhij,zhje,zhjd->zhied", chances, v, k)
+    by_query = by_query - out[..., None] * (chances @ k)[..., None, :]
+    twice = chances.square()
+    by_key = twice @ v.square() - 2 * out * (twice @ v) + out.square() * twice.sum(-1, keepdim=True)
+    linear = step_q**2 * by_query.square().sum(-1) + squares * by_key.clamp(min=0)
+    rest = torch().expm1(most) - most + both
+    return most.exp() * (_SIGMAS * scale * linear.sqrt() + rest * spread)
 
 
 ATTENTION = Op(

@@ -1,4 +1,4 @@
-"""What a smoke is: the operations that show whether one package works on a card."""
+"""What a smoke test is: a few operations of one extension, compared as every operation is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from envcheck.guest.ops.op import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smoke:
-    """One package, as a value."""
+    """One extension; each of its operations has its `module` as family."""
 
     module: str
-    """What is imported; the family of all its operations, so that it has its own process."""
+    """Import name."""
     distributions: tuple[str, ...]
-    """Normalised names of the distributions that install it."""
+    """Normalised names of the distributions that it covers."""
     ops: tuple[Op, ...]
     tried: bool
-    """Whether it was run on a card; otherwise it follows the documented interface alone."""
+    """Whether it was run on a card."""

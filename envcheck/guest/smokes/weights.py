@@ -16,6 +16,9 @@ from envcheck.guest.ops.op import Case, Expected, Op, Tensor, Tensors
 
 WIDTH = 127
 """The largest int8 of a symmetric range."""
+SCALED = 8
+"""Roundings of a weight that is divided by its scale and multiplied again: four operations,
+each right to 2 units with fast division (CUDA C++ Programming Guide, mathematical functions)."""
 
 
 class Layer(NamedTuple):
@@ -138,4 +141,4 @@ def largest(w: Tensor, block: int) -> Tensor:
 
 def by_row(w: Tensor, case: Case) -> Mapping[str, Any]:  # noqa: ARG001 - as every bound
     """Return the bound of symmetric formats with one scale for each row of weights."""
-    return {"magnitude": w.abs(), "rounded": largest(w, w.shape[-1]), "terms": 4}
+    return {"magnitude": w.abs(), "rounded": largest(w, w.shape[-1]), "terms": SCALED}
