@@ -129,5 +129,5 @@ SMOKE = Smoke(
     module=_NAME,
     distributions=("cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x", "cupy"),
     ops=OPS,
-    tried=False,
+    tried=True,
 )

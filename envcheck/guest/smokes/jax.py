@@ -94,5 +94,5 @@ SMOKE = Smoke(
     module=_NAME,
     distributions=("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin"),
     ops=(PRODUCT,),
-    tried=False,
+    tried=True,
 )

@@ -79,4 +79,4 @@ SCAN = Op(
     watched=True,
 )
 
-SMOKE = Smoke(module=_NAME, distributions=("mamba-ssm",), ops=(SCAN,), tried=False)
+SMOKE = Smoke(module=_NAME, distributions=("mamba-ssm",), ops=(SCAN,), tried=True)

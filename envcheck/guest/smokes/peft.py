@@ -80,4 +80,4 @@ LORA = Op(
     deadline=90,  # it imports transformers
 )
 
-SMOKE = Smoke(module=_NAME, distributions=("peft",), ops=(LORA,), tried=False)
+SMOKE = Smoke(module=_NAME, distributions=("peft",), ops=(LORA,), tried=True)

@@ -131,4 +131,4 @@ OPS = (
     _quantized("torchao.int4_weights", _int4, "int4-codes", _INTEGERS, _within_int4, "bf16"),
 )
 
-SMOKE = Smoke(module=_NAME, distributions=("torchao",), ops=OPS, tried=False)
+SMOKE = Smoke(module=_NAME, distributions=("torchao",), ops=OPS, tried=True)

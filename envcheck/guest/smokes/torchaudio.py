@@ -145,5 +145,5 @@ FORCED_ALIGN = Op(
 )
 
 SMOKE = Smoke(
-    module="torchaudio", distributions=("torchaudio",), ops=(LFILTER, FORCED_ALIGN), tried=False
+    module="torchaudio", distributions=("torchaudio",), ops=(LFILTER, FORCED_ALIGN), tried=True
 )

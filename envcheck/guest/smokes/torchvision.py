@@ -125,5 +125,5 @@ ROI_ALIGN = Op(
 )
 
 SMOKE = Smoke(
-    module="torchvision", distributions=("torchvision",), ops=(NMS, ROI_ALIGN), tried=False
+    module="torchvision", distributions=("torchvision",), ops=(NMS, ROI_ALIGN), tried=True
 )

@@ -80,4 +80,4 @@ PRODUCT = Op(
     deadline=60,
 )
 
-SMOKE = Smoke(module="triton", distributions=("triton",), ops=(PRODUCT,), tried=False)
+SMOKE = Smoke(module="triton", distributions=("triton",), ops=(PRODUCT,), tried=True)

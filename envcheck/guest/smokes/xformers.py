@@ -73,25 +73,33 @@ def _with(module: str) -> Callable[[Tensors, Case], Tensors]:
     return call
 
 
-_HALF = heads.rules("bf16", "fp16")
+# Triton's operator tries out its configurations for each new size, so there are few.
 _EACH = replace(
-    heads.op("xformers.each", _NAME, _by_each, dtypes=_HALF, backward=False, deadline=120),
+    heads.op(
+        "xformers.each", _NAME, _by_each, dtypes=heads.rules("bf16"), backward=False, deadline=120
+    ),
     reference=_every,
+    cases=tuple(Case(sizes=s) for s in heads.SIZES[:2]),
 )
 
 SMOKE = Smoke(
     module=_NAME,
     distributions=("xformers",),
     ops=(
-        _EACH,
-        heads.op("xformers.memory_efficient_attention", _NAME, _chosen, dtypes=_HALF),
+        heads.op(
+            "xformers.memory_efficient_attention",
+            _NAME,
+            _chosen,
+            dtypes=heads.rules("bf16", "fp16"),
+        ),
         heads.op(
             "xformers.cutlass",
             _NAME,
             _with("cutlass"),
-            dtypes=heads.rules("bf16", "fp16", "fp32"),
+            dtypes=heads.rules("bf16", "fp32"),
             sizes=heads.SIZES[:2],
         ),
+        _EACH,
     ),
     tried=False,
 )
