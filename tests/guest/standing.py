@@ -137,8 +137,42 @@ def _silu_and_mul(out, x):
     out.copy_((torch.nn.functional.silu(gate) * value).to(x.dtype))
 
 
+class LowerTriangularMask:
+    """What xformers takes for a causal mask."""
+
+
+def memory_efficient_attention(query, key, value, attn_bias=None, op=None):
+    causal = isinstance(attn_bias, LowerTriangularMask)
+    return flash_attn_func(query, key, value, causal=causal)
+
+
+def operator(name: str, *reasons: str) -> type:
+    return type(name, (), {"NAME": name, "not_supported_reasons": lambda inputs: list(reasons)})
+
+
+def xformers() -> dict[str, types.ModuleType]:
+    """Return its attention with three operators, one of which wants another card."""
+    cutlass = module("c", FwOp=operator("cutlassF-pt"), BwOp=operator("cutlassB-pt"))
+    fmha = module(
+        "fmha",
+        __path__=[],
+        ALL_FW_OPS=[cutlass.FwOp, operator("fa3F@0", "too old"), operator("fa2F@0")],
+        Inputs=lambda **given: given,
+        attn_bias=module("a", LowerTriangularMask=LowerTriangularMask),
+        memory_efficient_attention=memory_efficient_attention,
+        memory_efficient_attention_forward=memory_efficient_attention,
+    )
+    ops = module("o", __path__=[], memory_efficient_attention=memory_efficient_attention)
+    return {
+        "xformers__ops": ops,
+        "xformers__ops__fmha": fmha,
+        "xformers__ops__fmha__cutlass": cutlass,
+    }
+
+
 def good() -> dict[str, types.ModuleType]:
     return {
+        **xformers(),
         "flash_attn": module("flash_attn", flash_attn_func=flash_attn_func),
         "flash_attn_interface": module("f", flash_attn_func=flash_attn_3_func),
         "flashinfer": module(

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SMOKE = {smoke.module: smoke for smoke in SMOKES}
 STANDING = (
     *("flash_attn", "flash_attn_interface", "flashinfer", "causal_conv1d", "mamba_ssm"),
-    *("gsplat", "deepspeed", "apex", "transformer_engine", "vllm"),
+    *("gsplat", "deepspeed", "apex", "transformer_engine", "vllm", "xformers"),
 )
 
 
@@ -275,6 +275,24 @@ def test_a_model_is_what_a_parser_of_the_format_reads():
 def test_a_good_stand_in_is_not_suspected(monkeypatch, name, seed):
     standing.put(monkeypatch, **standing.good())
     assert suspicions(SMOKE[name].ops, seed) == (set(), [])
+
+
+def test_each_operator_of_xformers_is_told_by_its_name(monkeypatch):
+    standing.put(monkeypatch, **standing.good())
+    (op,) = (op for op in SMOKE["xformers"].ops if op.name == "xformers.each")
+    outputs = {o.output for run in measured(op, "bf16") for o in run.outputs}
+    assert outputs == {"cutlassF-pt", "fa2F@0"}
+
+
+def test_an_xformers_without_operators_fails_and_says_so(monkeypatch):
+    """As one does that was built for another CUDA than torch's: it still imports."""
+    modules = standing.good()
+    modules["xformers__ops__fmha"].ALL_FW_OPS[:] = [standing.operator("fa3F@0", "was not built")]
+    standing.put(monkeypatch, **modules)
+    (op,) = (op for op in SMOKE["xformers"].ops if op.name == "xformers.each")
+    runs = measured(op, "bf16")
+    assert {run.outcome.status for run in runs} == {"raised"}
+    assert "no operator of xformers supports these operands" in runs[0].outcome.error
 
 
 def broken_attention(q, k, v, causal=False, **options):

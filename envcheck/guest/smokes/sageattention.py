@@ -93,11 +93,12 @@ ATTENTION = Op(
         )
         for name in ("fp16", "bf16")
     },
-    # Whole blocks of keys: version 1.0.6 lets padding count for other lengths without a mask
-    # (T=131 is wrong by a fifth), and with one it reads what lies behind the keys.
+    # Whole blocks of queries. With other lengths version 1.0.6 is wrong wherever it runs: without
+    # a mask padding counts (by a fifth for T=131), and with one an odd number of blocks of 64
+    # keys makes it read a scale behind the last one, which is whatever lies there.
     cases=(
         Case(sizes=dims(Z=2, H=3, T=128, HEAD=64, CAUSAL=0)),
-        Case(sizes=dims(Z=2, H=3, T=192, HEAD=64, CAUSAL=1)),
+        Case(sizes=dims(Z=2, H=3, T=128, HEAD=64, CAUSAL=1)),
         Case(sizes=dims(Z=1, H=2, T=256, HEAD=128, CAUSAL=1)),
     ),
     inputs=heads.draw,
