@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -117,8 +118,7 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
             if limits.left > 0:
                 known.bring(_imports(tasks))
         _get_ready(tasks[0].op.part, request, limits, ready, spent)
-        after = batches[number + 1 : number + 2]
-        aside = known.thread([name for each in after for name in _imports(each)])
+        aside = known.thread(_imports_ahead(batches[number + 1 :]))
         processes.run(tasks, limits, journal, folder, aside)
     journal.write("spent", spent.rounded())
 
@@ -161,6 +161,12 @@ class _Imports:
 
 def _imports(tasks: Iterable[Task]) -> list[str]:
     return list(dict.fromkeys(name for task in tasks for name in task.op.imports))
+
+
+def _imports_ahead(batches: Iterable[Sequence[Task]]) -> list[str]:
+    """Return what the next of these that needs any long import needs, so far as it is not there."""
+    missing = ([n for n in _imports(tasks) if n not in sys.modules] for tasks in batches)
+    return next(filter(None, missing), [])
 
 
 def _batches(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
