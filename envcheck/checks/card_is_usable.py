@@ -40,7 +40,8 @@ def _of_torch(question: Question, executed: Executed) -> Finding:
                              " was run", required=False, evidence=evidence)  # fmt: skip
     if executed.torch is not None and executed.cuda is None:
         message = f"torch {executed.torch} is built without CUDA: it cannot use the card"
-        remedy = install_command(question.sm)
+        # Of the same version: pip would keep the build that is there.
+        remedy = install_command(question.sm).replace(" --upgrade ", " --force-reinstall ")
         return CHECK.finding("torch", Status.FAIL, message, remedy=remedy, evidence=evidence)
     if _OLD_DRIVER in said:
         told = executed.cards.driver if executed.cards is not None else None
