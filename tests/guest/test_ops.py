@@ -13,8 +13,9 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 from envcheck.core.kernels import DTYPES, FORMATS, Tolerance  # noqa: E402
 from envcheck.core.sm import Sm  # noqa: E402
 from envcheck.guest import measuring, memory  # noqa: E402
+from envcheck.guest.measuring import Task
 from envcheck.guest.operands import PATTERNS, Operands  # noqa: E402
-from envcheck.guest.ops import catalogue, linear, settings  # noqa: E402
+from envcheck.guest.ops import catalogue, linear, matmul, settings  # noqa: E402
 from envcheck.guest.ops.layouts import LAYOUTS, arranged  # noqa: E402
 from envcheck.guest.ops.op import Case, dims  # noqa: E402
 
@@ -306,3 +307,14 @@ def test_memory_that_grows_on_its_own_is_not_a_calls(monkeypatch):
     monkeypatch.setattr(memory, "_taken", beside)
     monkeypatch.setattr(memory, "synchronize", lambda device: None)
     assert memory.retained(lambda: None) == 0
+
+
+def test_a_reference_that_does_not_fit_is_left_out_and_no_fault(monkeypatch):
+    def reference(operands, case):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 GiB.")
+
+    op = replace(matmul.MM, reference=reference, gradients=(), watched=False)
+    task = Task(op=op, dtype="fp32", case=op.cases[0], seed=3, device="cpu")
+    (run,) = measuring.measure(task)
+    assert run.outcome.status == "not-applicable"
+    assert run.message.startswith("left out: its float64 reference does not fit")
