@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 from envcheck.core.kernels import DTYPES, FORMATS, Tolerance  # noqa: E402
 from envcheck.core.sm import Sm  # noqa: E402
 from envcheck.guest import measuring, memory  # noqa: E402
-from envcheck.guest.measuring import Task
+from envcheck.guest.measuring import Task  # noqa: E402
 from envcheck.guest.operands import PATTERNS, Operands  # noqa: E402
 from envcheck.guest.ops import catalogue, linear, matmul, settings  # noqa: E402
 from envcheck.guest.ops.layouts import LAYOUTS, arranged  # noqa: E402
@@ -311,7 +311,8 @@ def test_memory_that_grows_on_its_own_is_not_a_calls(monkeypatch):
 
 def test_a_reference_that_does_not_fit_is_left_out_and_no_fault(monkeypatch):
     def reference(operands, case):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 GiB.")
+        said = "CUDA out of memory. Tried to allocate 32.00 GiB."
+        raise torch.OutOfMemoryError(said)
 
     op = replace(matmul.MM, reference=reference, gradients=(), watched=False)
     task = Task(op=op, dtype="fp32", case=op.cases[0], seed=3, device="cpu")
