@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from envcheck.guest import trial, words
+from envcheck.guest import pipes, words
 
 _TELLING = re.compile(
     r"fall(s|ing|en)? ?back|fell back|fallback|skipp|not a recognized|not compiled with"
@@ -68,13 +68,13 @@ def to_stderr(path: str) -> Iterator[list[str]]:
         with contextlib.suppress(OSError):
             os.write(real, written)
         os.close(real)
-        found += telling(trial.told(written.splitlines()))
+        found += telling(pipes.told(written.splitlines()))
 
 
 def left_in(path: str) -> list[str]:
     """Return the last lines that a crash left in the file of `to_stderr`."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
-        return trial.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
+        return pipes.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
     return []
 
 

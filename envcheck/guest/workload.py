@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from threading import Thread
 from typing import Any
@@ -35,6 +36,8 @@ from envcheck.guest.processes import START_SECONDS, Limits
 from envcheck.guest.spent import Spent
 
 _IMPORT_SECONDS = 120
+_BEHIND = 10
+"""How nicely is compiled while something runs on the card, whose times are measured."""
 _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
 """What torch imports when it first computes a gradient."""
 
@@ -112,27 +115,37 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
         sm = Sm.parse(seen.value["card"]["sm"])
     limits = Limits(until=started + request.budget, budget=request.budget, sm=sm)
     batches = _batches(request, ops)
+    compiling = _compiling(request, batches, limits)
     for number, tasks in enumerate(batches):
         with spent.on("imports"):
             known.wait(aside, limits.left)
             if limits.left > 0:
                 known.bring(_imports(tasks))
-        _get_ready(tasks[0].op.part, request, limits, ready, spent)
+        part = tasks[0].op.part
+        with spent.on("compiling") if part in ("triton", "cuda") else contextlib.nullcontext():
+            if part == "triton" and compiling is not None:
+                compiling.wait(limits.left)
+                compiling = None
+            elif part == "cuda":
+                ready(limits.left)
         aside = known.thread(_imports_ahead(batches[number + 1 :]))
         processes.run(tasks, limits, journal, folder, aside)
     journal.write("spent", spent.rounded())
 
 
-def _get_ready(
-    part: str, request: ExecuteRequest, limits: Limits, ready: Ready, spent: Spent
-) -> None:
-    """Have kernels compiled that are launched next."""
-    if part == "triton" and limits.sm is not None:
-        with spent.on("compiling"):
-            kernel_ops.precompile(request, limits.sm, limits.left)
-    elif part == "cuda":
-        with spent.on("compiling"):
-            ready(limits.left)
+def _compiling(
+    request: ExecuteRequest, batches: Sequence[Sequence[Task]], limits: Limits
+) -> trial.Aside | None:
+    """Have Triton kernels compiled behind what runs before them; None where there are none."""
+    sm = limits.sm
+    if sm is None or all(tasks[0].op.part != "triton" for tasks in batches):
+        return None
+
+    def work() -> None:
+        os.nice(_BEHIND)
+        kernel_ops.precompile(request, sm, limits.left)
+
+    return trial.Aside(work, deadline=limits.left)
 
 
 def _describe() -> dict[str, Any]:
@@ -170,6 +183,12 @@ def _imports_ahead(batches: Iterable[Sequence[Task]]) -> list[str]:
 
 
 def _batches(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
+    """Return the tasks of each process, part after part as the operations come."""
+    parts = groupby(ops, key=lambda op: op.part)
+    return [batch for _, group in parts for batch in _of_part(request, list(group))]
+
+
+def _of_part(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
     """Return the tasks of each process: first those that need no long import, case by case.
 
     Where some of a process's operations need one, the first case of each other operation and
