@@ -73,6 +73,11 @@ def _of_card(question: Question, executed: Executed, card: Card) -> Iterator[Fin
         remedy = "nvidia-smi names it; end it, or use another card"
         yield CHECK.finding(card.name, Status.WARN, message, remedy=remedy, domain=Domain.HOST,
                             evidence=evidence)  # fmt: skip
+    if question.target.card is not None and question.target.name == question.target.sm:
+        message = f"no architecture of the catalogue has {card.sm}: its limits are the card's own"
+        yield CHECK.finding(
+            card.name, Status.WARN, message, domain=Domain.ENVCHECK, evidence=evidence
+        )
     limit, known = card.shared_memory_per_block, question.target.shared_memory_per_block
     if limit is not None and known is not None and limit != known:
         message = (

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measure what running everything on the card of this machine costs, beside a plain PyTorch.
 
     python tests/bench/card_bench.py [--python PATH]
