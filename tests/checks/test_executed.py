@@ -154,7 +154,7 @@ def test_good_runs_pass_with_their_figures():
     finding = one(OPS, run(), run("mm", replace(GOOD, worst=0.7, exact=True)))
     assert finding.status is Status.PASS
     assert finding.message == (
-        "2 runs in 0.0 s, at most 0.7 of the bound, 1 outputs exact to the last bit"
+        "2 runs in 0.0 s (100.0% of all), at most 0.7 of the bound, 1 outputs exact to the last bit"
     )
     assert (finding.evidence["share"], finding.evidence["worst"]) == (1.0, 0.7)
 
