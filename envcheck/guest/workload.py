@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -28,6 +28,7 @@ from envcheck.core.executed import Card, Executed, Smoked
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
 from envcheck.guest import card, kernel_ops, processes, trial, words
+from envcheck.guest.ahead import Ahead
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.ops import catalogue, settings
@@ -38,6 +39,8 @@ from envcheck.guest.spent import Spent
 _IMPORT_SECONDS = 120
 _BEHIND = 10
 """How nicely is compiled while something runs on the card, whose times are measured."""
+_FOR_EACH = 4
+"""Processors for each process that imports ahead; references take as many threads."""
 _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
 """What torch imports when it first computes a gradient."""
 
@@ -116,6 +119,7 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
     limits = Limits(until=started + request.budget, budget=request.budget, sm=sm)
     batches = _batches(request, ops)
     compiling = _compiling(request, batches, limits)
+    waiting: dict[int, Ahead] = {}
     for number, tasks in enumerate(batches):
         with spent.on("imports"):
             known.wait(aside, limits.left)
@@ -128,9 +132,31 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
                 compiling = None
             elif part == "cuda":
                 ready(limits.left)
+        waiting |= _sent_ahead(batches, number, waiting, limits, folder)
         aside = known.thread(_imports_ahead(batches[number + 1 :]))
-        processes.run(tasks, limits, journal, folder, aside)
+        processes.run(tasks, limits, journal, folder, aside, waiting.pop(number, None))
+    for process in waiting.values():
+        process.leave()
     journal.write("spent", spent.rounded())
+
+
+def _sent_ahead(
+    batches: Sequence[Sequence[Task]],
+    number: int,
+    waiting: Mapping[int, Ahead],
+    limits: Limits,
+    folder: str,
+) -> dict[int, Ahead]:
+    """Have the next extensions imported while a batch runs: as many as leave it processors."""
+    room = max(1, len(os.sched_getaffinity(0)) // _FOR_EACH) - len(waiting)
+    later = range(number + 1, len(batches))
+    wanted = [n for n in later if n not in waiting and batches[n][0].op.part == "extensions"]
+    sent = {}
+    for n in wanted[: max(room, 0)] if limits.left > 0 else ():
+        tasks, file = processes.fitting(batches[n], limits.sm), os.path.join(folder, f"own{n}")
+        if tasks:
+            sent[n] = Ahead(tasks, processes.run_tasks, file, deadline=limits.left)
+    return sent
 
 
 def _compiling(
