@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, nvidia_module, torch_facts
+from envcheck.guest import distributions, installed, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
@@ -24,6 +24,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
     """
     folders = site_folders(path)
     found = distributions.read_all(folders)
+    metadata = installed.read(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
     torches = [t for t in map(torch_facts.read_torch, folders) if t is not None]
     versions = {d.name: d.version for d in found}
@@ -40,6 +41,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
+        installed=metadata,
     )
     places = tuple(_places(folders, found))
     if not read:
