@@ -19,7 +19,9 @@ from envcheck.checks import (
     first_kernel_starts_soon,
     image_labels_match_content,
     nothing_falls_back,
+    requirements_are_installed,
     results_repeat,
+    torch_family_matches,
     torch_has_code_for_target,
     triton_assembler_knows_target,
     triton_kernels_compile_for_target,
@@ -55,4 +57,6 @@ CHECKS: tuple[Check, ...] = (
     device_memory_is_returned.CHECK,
     image_labels_match_content.CHECK,
     build_is_reproducible.CHECK,
+    requirements_are_installed.CHECK,
+    torch_family_matches.CHECK,
 )
