@@ -67,7 +67,7 @@ class Differing:
     """How many are Python modules."""
     count: int
     of: int
-    """How many files its RECORD names, without bytecode."""
+    """How many files its RECORD names below its site directory, without bytecode and metadata."""
     paths: tuple[str, ...] = ()
     """The first of them, compiled ones before others."""
 

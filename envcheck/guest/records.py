@@ -100,7 +100,7 @@ def compare(places: list[list[Owned]]) -> Records:
             for path, _, _ in one.rows:
                 counts[path] += 1
         for one in here:
-            of[one.name] = len(one.rows)
+            of[one.name] = sum(_is_inside(path) for path, _, _ in one.rows)
             for path, said, length in one.rows:
                 # What several packages own is as one of them at most; that is told elsewhere.
                 if not said or not length.isdigit() or counts[path] > 1:
@@ -130,6 +130,10 @@ def compare(places: list[list[Owned]]) -> Records:
         for (owner, how), paths in sorted(found.items())
     )
     return Records(sized=sized, hashed=hashed, hash_bound=HASH_BOUND, differing=differing)
+
+
+def _is_inside(path: str) -> bool:
+    return ".dist-info/" not in path and not path.startswith(("..", "/"))
 
 
 def _worth(path: str) -> bool:
