@@ -11,6 +11,7 @@ from envcheck.checks import (
     cuda_kernels_match_reference,
     device_code_runs_on_target,
     device_memory_is_returned,
+    device_selection_is_valid,
     distribution_runs_on_target,
     driver_supports_target,
     every_kernel_runs_on_target,
@@ -65,4 +66,5 @@ CHECKS: tuple[Check, ...] = (
     one_distribution_owns_each_file.CHECK,
     exclusive_packages_are_apart.CHECK,
     files_match_record.CHECK,
+    device_selection_is_valid.CHECK,
 )

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
+from envcheck.core.variables import OF_A_JOB
 from envcheck.guest import distributions, installed, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
-_VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
 
 
@@ -40,7 +40,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         torch=torches[0] if torches else None,
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
-        variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
+        variables={k: os.environ[k] for k in OF_A_JOB if k in os.environ},
         installed=metadata,
     )
     places = tuple(_places(folders, found))
