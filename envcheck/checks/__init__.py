@@ -22,6 +22,7 @@ from envcheck.checks import (
     first_kernel_starts_soon,
     image_labels_match_content,
     nothing_falls_back,
+    numpy_abi_matches,
     one_distribution_owns_each_file,
     requirements_are_installed,
     results_repeat,
@@ -32,6 +33,7 @@ from envcheck.checks import (
     triton_kernels_fit_shared_memory,
     triton_kernels_match_reference,
     triton_matches_torch_pin,
+    wheel_tags_fit_interpreter,
 )
 from envcheck.checks.check import Check, Question
 
@@ -66,5 +68,7 @@ CHECKS: tuple[Check, ...] = (
     one_distribution_owns_each_file.CHECK,
     exclusive_packages_are_apart.CHECK,
     files_match_record.CHECK,
+    wheel_tags_fit_interpreter.CHECK,
+    numpy_abi_matches.CHECK,
     device_selection_is_valid.CHECK,
 )
