@@ -162,6 +162,8 @@ class Environment:
     triton: Triton | None = None
     driver: str | None = None
     """NVIDIA kernel driver of this machine, None when there is none."""
+    compat: tuple[str, ...] = ()
+    """Drivers whose libcuda a package for forward compatibility (cuda-compat) brings."""
     image: Image | None = None
     """None for an environment that is not in an image."""
     content: str | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
 from envcheck.core.variables import OF_A_JOB
-from envcheck.guest import distributions, installed, nvidia_module, torch_facts
+from envcheck.guest import cuda_compat, distributions, installed, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
@@ -40,6 +40,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         torch=torches[0] if torches else None,
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
+        compat=cuda_compat.versions(),
         variables={k: os.environ[k] for k in OF_A_JOB if k in os.environ},
         installed=metadata,
     )
