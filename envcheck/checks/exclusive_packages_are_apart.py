@@ -60,7 +60,7 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
     if held:
         message = f"{every}: the files of {row.what} are those of {', '.join(sorted(held))}"
     # The build for a card is installed for the card: without its files that is silently lost.
-    card = [o for o in lost if any(w in owners.name(o) for w in ("gpu", "cuda", "rocm"))]
+    card = [o for o in lost if _for_card(o)] if not any(map(_for_card, held)) else []
     broken = bool(lost) and not row.interchangeable and bool(needers or card)
     if broken:
         message += f"; those of {', '.join(lost)} are lost"
@@ -75,6 +75,10 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
         remedy=owners.reinstall(keep, drop),
         evidence={"installed": tuple(sorted(names)), "source": row.source, "held": held},
     )
+
+
+def _for_card(owner: str) -> bool:
+    return any(word in owners.name(owner) for word in ("gpu", "cuda", "rocm"))
 
 
 CHECK = Check(

@@ -16,6 +16,10 @@ _WORDS = {
     "unreadable": "not to be read",
 }
 
+# Installers that leave files as RECORD says. Debian, which names none, strips libraries afterwards,
+# and conda writes its own folder into them.
+_EXACT = ("pip", "uv", "poetry", "pdm")
+
 
 def _run(question: Question) -> Iterator[Finding]:
     environment = question.inventory.environment
@@ -23,7 +27,16 @@ def _run(question: Question) -> Iterator[Finding]:
     if installed is None or not installed.records.sized:
         yield CHECK.skip("files", "no RECORD with sizes was found")
         return
-    found = [f for d in installed.records.differing if (f := _of(d)) is not None]
+    exact = {
+        f"{p.name} {p.version}"
+        for p in installed.packages
+        if (p.installer or "").lower().startswith(_EXACT)
+    }
+    found = [
+        f
+        for d in installed.records.differing
+        if (f := _of(d)) is not None and (d.owner in exact or d.how not in ("size", "hash"))
+    ]
     yield from found
     if not found:
         message, minor = f"{_looked(installed.records)}", _minor(installed.records)
@@ -73,7 +86,8 @@ CHECK = Check(
         "Compares the size of every file with RECORD, and the hash of compiled files up to 1 MiB; "
         "how many were not hashed is said. An empty compiled file, and a compiled package of which "
         "only the metadata is left, fail. Code that is missing, of another size or content "
-        "warns: somebody trimmed, stripped or patched it, or an installation was cut short. Files "
+        "warns: somebody trimmed, stripped or patched it, or an installation was cut short. Sizes "
+        "of packages that the system or conda installed are changed on purpose; files "
         "that several packages own are judged by one-distribution-owns-each-file, and data "
         "that is gone is no fault."
     ),

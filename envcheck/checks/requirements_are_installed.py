@@ -20,8 +20,13 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     every = list(pins.pins(environment.installed))
     bad = [pin for pin in every if not pin.met and not _elsewhere(pin)]
+    # What a package misses is told at once: installed with --no-deps it may be a dozen.
+    groups: dict[tuple[str, bool], list[Pin]] = {}
     for pin in bad:
-        yield _of_pin(pin, environment)
+        alone = pin.name if pin.found or pin.name == "torch" else ""
+        groups.setdefault((pin.package.info + alone, bool(pin.found)), []).append(pin)
+    for same in groups.values():
+        yield _of_pins(same, environment)
     if not bad:
         packages = len({pin.package.info for pin in every})
         message = f"all {len(every)} requirements of {packages} packages are met"
@@ -34,28 +39,31 @@ def _elsewhere(pin: Pin) -> bool:
     return (by == "torch" and pin.name in TRITONS) or (by in FAMILY and pin.name == "torch")
 
 
-def _of_pin(pin: Pin, environment: Environment) -> Finding:
+def _of_pins(same: list[Pin], environment: Environment) -> Finding:
+    pin = same[0]
     by = f"{pin.package.name} {pin.package.version}"
-    has = ", ".join(pin.found)
     compiled = _compiled(pin, environment.distributions)
+    wanted = [one.wanted for one in same]
     evidence: dict[str, Json] = {
-        "requirement": str(pin.requirement),
+        "requirements": tuple(str(one.requirement) for one in same),
         "installed": pin.found,
         "compiled": compiled,
     }
     if not pin.found:
         broken = compiled and pin.name == "torch"
-        message = f"requires {pin.wanted}, which is not installed"
+        verb = "which is" if len(same) == 1 else "which are"
+        message = f"requires {', '.join(wanted)}, {verb} not installed"
     else:
         # A package without compiled files often works with another release than its author
         # tried; compiled code does so by luck alone.
         broken = pin.name in _BINARY and (compiled or pin.exact)
-        message = f"requires {pin.wanted}, but {pin.name} {has} is installed"
+        message = f"requires {pin.wanted}, but {pin.name} {', '.join(pin.found)} is installed"
+    command = "pip install " + " ".join(f"'{one}'" for one in wanted)
     return CHECK.finding(
         by,
         Status.FAIL if broken else Status.WARN,
         message,
-        remedy=f"pip install '{pin.wanted}', or another release of {pin.package.name}",
+        remedy=command if not pin.found else f"{command}, or another release of {pin.package.name}",
         evidence=evidence,
     )
 

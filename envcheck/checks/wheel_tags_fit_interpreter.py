@@ -47,8 +47,14 @@ def _of_tags(package: Package, environment: Environment, installed: Installed) -
     python = {platform for code, platform in pairs if code in fitting}
     subject = f"{package.name} {package.version}"
     tags = ", ".join(package.tags[:2])
-    compiled = any(d.name == package.name and d.files for d in environment.distributions)
-    hard = Status.FAIL if compiled else Status.WARN
+    modules = _modules(package.name, environment)
+    if not modules:
+        # Libraries that are opened by name ask for no Python, and a file's name may say what its
+        # WHEEL does not: decord 0.6.0 is py3-none outside and cp36 inside. Pure Python runs.
+        return
+    foreign = any(f.owner == subject and not _others_load(f, installed, environment)
+                  for f in installed.foreign)  # fmt: skip
+    hard = Status.FAIL if foreign else Status.WARN
     remedy = f"pip install --force-reinstall --no-deps '{package.name}=={package.version}'"
     evidence = {"tags": package.tags, "python": environment.python, "libc": environment.libc}
     if not pairs:
@@ -147,21 +153,25 @@ def _others_load(foreign: Foreign, installed: Installed, environment: Environmen
     torchao 0.18.0 has `_C_mxfp8.cpython-310-*.so` in a wheel for every Python, and hands it to
     `torch.ops.load_library`, which asks for no suffix.
     """
-    name = foreign.owner.partition(" ")[0]
-    files = [p for d in environment.distributions if d.name == name for p in d.files]
-    modules = [p for p in files if not p.rpartition("/")[2].startswith("lib")]
+    modules = _modules(foreign.owner.partition(" ")[0], environment)
     suffixes = tuple(s for s in installed.interpreter.suffixes if s != ".so")
     return any(path.endswith(suffixes) for path in modules)
+
+
+def _modules(name: str, environment: Environment) -> list[str]:
+    """Return the files of a package that may be extension modules, by their names."""
+    files = [p for d in environment.distributions if d.name == name for p in d.files]
+    return [p for p in files if p.endswith(".so") and not p.rpartition("/")[2].startswith("lib")]
 
 
 CHECK = Check(
     id="wheel-tags-fit-interpreter",
     claim="Installed packages were built for this Python, this machine and this C library.",
     how=(
-        "Compares the tags in WHEEL with the environment's own interpreter and machine, and the "
-        "suffixes of extension modules with those that it loads: compiled packages for another "
-        "Python or machine fail. A manylinux tag newer than the C library warns, because it is an "
-        "upper bound, and so does Requires-Python. Class C4: files of one image's Python were "
+        "Compares the suffixes of extension modules with those that the environment's interpreter "
+        "loads: a package of which none fits fails. A tag in WHEEL for another Python or machine "
+        "warns where there are extension modules that do not tell; so do a manylinux tag newer than "
+        "the C library, which is an upper bound, and Requires-Python. Class C4: files of one image's Python were "
         "copied into another's."
     ),
     remedy="Install the packages with the Python that is to run them.",

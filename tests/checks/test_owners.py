@@ -79,6 +79,14 @@ def test_variants_of_opencv_warn_whoever_needs_them(tmp_path: Path) -> None:
     assert [f.status.value for f in packages.ask(OWN, tmp_path)] == ["warn"]
 
 
+def test_of_two_builds_for_a_card_neither_is_the_right_one(tmp_path: Path) -> None:
+    for name in ("cupy-cuda13x", "cupy-cuda12x"):
+        install(
+            tmp_path, name, "14.2.0", tags=("cp311-cp311-x",), files={"cupy/a.so": name.encode()}
+        )
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["warn"]
+
+
 def test_a_shim_of_one_package_is_no_second_one(tmp_path: Path) -> None:
     install(tmp_path, "faiss-gpu", "1.14", tags=("cp311-cp311-manylinux_2_28_x86_64",))
     install(tmp_path, "faiss-gpu-cu12", "1.14", requires=("faiss-gpu==1.14",))
@@ -207,6 +215,19 @@ def test_a_package_of_which_only_the_metadata_is_left(tmp_path: Path) -> None:
         ("fail", "x 2", "its metadata is there, but 8 of 8 files are gone")
     ]
     assert finding.remedy == "pip install --force-reinstall --no-deps 'x==2'"
+
+
+@pytest.mark.parametrize(
+    ("installer", "status"),
+    [("", "pass"), ("debian", "pass"), ("conda", "pass"), ("pip", "warn"), ("uv", "warn")],
+)
+def test_packages_of_a_distribution_are_stripped_after_their_record(
+    tmp_path: Path, installer: str, status: str
+) -> None:
+    info = install(tmp_path, "x", files=LIBRARY)
+    (tmp_path / "x/_C.so").write_bytes(b"lib")
+    (info / "INSTALLER").write_text(installer)
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
 
 
 def test_what_was_not_hashed_is_said(tmp_path: Path) -> None:

@@ -68,6 +68,17 @@ def test_compiled_code_for_an_absent_torch_fails(tmp_path: Path) -> None:
     ]
 
 
+def test_what_one_package_misses_is_told_at_once(tmp_path: Path) -> None:
+    install(tmp_path, "numpy", "2.4.6")
+    install(tmp_path, "x", requires=("one>=1", "two", "numpy<2"))
+    missing, other = packages.ask(CHECK, tmp_path)
+    assert packages.told([missing, other]) == [
+        ("warn", "x 1.0", "requires one>=1, two, which are not installed"),
+        ("warn", "x 1.0", "requires numpy<2, but numpy 2.4.6 is installed"),
+    ]
+    assert missing.remedy == "pip install 'one>=1' 'two'"
+
+
 def test_a_build_from_source_is_the_release_it_becomes(tmp_path: Path) -> None:
     """PyTorch in NVIDIA's images says 2.6.0a0+ecf3bae40a.nv25.01."""
     install(tmp_path, "torch", "2.6.0a0+ecf3bae40a.nv25.01")
