@@ -50,7 +50,7 @@ def _looked(records: Records) -> str:
 
 def _minor(records: Records) -> str:
     other = sum(d.count for d in records.differing)
-    return f"; {other} that are no code are missing or changed" if other else ""
+    return f"; {other} more differ: data, or changed by who packs them" if other else ""
 
 
 def _of(differing: Differing) -> Finding | None:
