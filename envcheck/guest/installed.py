@@ -86,7 +86,9 @@ def _info(entry: metadata.Distribution) -> str:
 
 def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]:
     info = _info(entry)
-    headers = HeaderParser().parsestr(_head(entry, "METADATA") or _head(entry, "PKG-INFO"))
+    # Old ones are one file, which is what an empty name stands for.
+    text = next(filter(None, (_head(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
+    headers = HeaderParser().parsestr(text)
     wheel = HeaderParser().parsestr(_head(entry, "WHEEL"))
     python = headers["Requires-Python"]
     installer = _head(entry, "INSTALLER").strip()
@@ -106,7 +108,9 @@ def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]
 
 def _head(entry: metadata.Distribution, name: str) -> str:
     """Return the headers of a metadata file without its body, which may be a long readme."""
-    raw = distributions.raw(entry, name) or b""
+    raw = distributions.raw(entry, name)
+    if raw is None:
+        return ""
     text = raw[:_LONGEST].decode("utf-8", "backslashreplace").replace("\r\n", "\n")
     return text.partition("\n\n")[0] + "\n"
 

@@ -155,6 +155,17 @@ def test_what_an_earlier_folder_hides_is_not_read_for_numpy(tmp_path: Path) -> N
     assert {u.owner for u in read(tmp_path / "one", tmp_path / "two").numpy} == {"x 2"}
 
 
+def test_egg_infos_are_read_too(tmp_path: Path) -> None:
+    text = "Metadata-Version: 1.1\nName: Old_One\nVersion: 3.2\n"
+    (tmp_path / "old_one-3.2.egg-info").write_text(text)  # distutils: one file
+    folder = tmp_path / "other-1.0.egg-info"
+    folder.mkdir()
+    (folder / "PKG-INFO").write_text("Name: other\nVersion: 1.0\n\nreadme\n")
+    (folder / "requires.txt").write_text("numpy>=1.2\n\n[test]\npytest\n")
+    found = [(p.name, p.version, p.requires) for p in read(tmp_path).packages]
+    assert found == [("old-one", "3.2", ()), ("other", "1.0", ("numpy>=1.2",))]
+
+
 @pytest.mark.parametrize("name", ["METADATA", "RECORD", "WHEEL", "INSTALLER"])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\0", b'"', b"\0" * 100, None, "folder"])
 def test_broken_metadata_is_never_a_traceback(
