@@ -19,3 +19,6 @@ OF_AN_IMAGE = (
     "TORCH_VERSION",
 )
 """They say what is in an image, and what it asks of the host."""
+
+HIDDEN = "ENVCHECK_CARDS_HIDDEN"
+"""Set for a guest from which envcheck itself hides the cards: what it sees then is no job's."""

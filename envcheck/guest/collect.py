@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.core.variables import OF_A_JOB
+from envcheck.core.variables import HIDDEN, OF_A_JOB
 from envcheck.guest import cuda_compat, distributions, installed, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
@@ -41,7 +41,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
         compat=cuda_compat.versions(),
-        variables={k: os.environ[k] for k in OF_A_JOB if k in os.environ},
+        variables=_variables(),
         installed=metadata,
     )
     places = tuple(_places(folders, found))
@@ -52,6 +52,12 @@ def collect(path: list[str], *, read: bool) -> Collected:
 
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
     return Collected(environment=environment, files=files)
+
+
+def _variables() -> dict[str, str]:
+    """Return those variables that a job would have too, which a mask of our own is not."""
+    found = {k: os.environ[k] for k in OF_A_JOB if k in os.environ}
+    return {k: v for k, v in found.items() if HIDDEN not in os.environ or "VISIBLE" not in k}
 
 
 def site_folders(path: list[str]) -> list[str]:
