@@ -17,6 +17,7 @@ import stat
 from collections import defaultdict
 
 from envcheck.core.installed import NumpyUse
+from envcheck.guest import elf
 from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, first
 
@@ -76,13 +77,28 @@ def _headers(where: str) -> tuple[int, str | None] | None:
             open(where, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            if data.find(_ABI) < 0:
+            places = _constants(data)
+            if _find(data, places, _ABI) < 0:
                 return None
-            if data.find(_NEW) < 0:
+            if _find(data, places, _NEW) < 0:
                 return 1, None
-            at = data.find(_LEAST)
+            at = _find(data, places, _LEAST)
             text = data[at + len(_LEAST) : at + len(_LEAST) + 16] if at >= 0 else b""
     except (OSError, ValueError):
         return None
     match = re.match(rb"(\d+\.\d+)\+?\)", text)
     return 2, match[1].decode() if match is not None else None
+
+
+def _constants(data: mmap.mmap) -> list[tuple[int, int]]:
+    """Return where texts stand in a module: most of it is code, which takes its time to read."""
+    try:
+        found = elf.read(data)
+        places = [found.content(s) for s in found.sections if s.name.startswith(".rodata")]
+    except elf.Malformed:
+        places = []
+    return places or [(0, len(data))]
+
+
+def _find(data: mmap.mmap, places: list[tuple[int, int]], text: bytes) -> int:
+    return max((data.find(text, start, end) for start, end in places), default=-1)
