@@ -154,6 +154,30 @@ def test_a_wheel_for_another_python(make: Make, tmp_path: Path) -> None:
     assert message.startswith("built for cp310-cp310-")
 
 
+PACKAGES = {
+    *("requirements-are-installed", "torch-family-matches", "one-distribution-owns-each-file"),
+    *("exclusive-packages-are-apart", "files-match-record", "wheel-tags-fit-interpreter"),
+    *("numpy-abi-matches", "device-selection-is-valid"),
+}
+
+
+def test_healthy_packages_raise_no_alarm(make: Make) -> None:
+    venv = make()
+    _pip(venv, "install", "--only-binary=:all:", "pandas", "scikit-learn", "onnxruntime",
+         "opencv-python-headless", "safetensors", "tokenizers", "matplotlib", "numba")  # fmt: skip
+    assert _pip(venv, "check").returncode == 0
+    found = findings(venv)
+    alarms = [key for key, (status, _) in found.items() if key[0] in PACKAGES and status != "pass"]
+    assert {check for check, _ in alarms} <= {"torch-family-matches", "device-selection-is-valid"}
+    assert {found[key][0] for key in alarms} <= {"skip"}
+
+
+def test_a_tag_that_only_wheel_has_is_no_alarm(make: Make) -> None:
+    """decord 0.6.0 is py3-none by its name and cp36-cp36m inside, and it runs."""
+    found = findings(make("decord==0.6.0"))
+    assert found["wheel-tags-fit-interpreter", "packages"][0] == "pass"
+
+
 def test_pins_agree_with_pip_check(make: Make) -> None:
     names = "torchvision==0.19.1", "onnxruntime==1.17.1", "opencv-python==4.12.0.88", "numpy==2.4.6"
     venv = make(*names, torch=("filelock", "sympy>=1.13"))
