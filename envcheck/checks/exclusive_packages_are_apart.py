@@ -56,13 +56,14 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
     lost = sorted(names - set(held)) if held else []
     needers = {n for o in lost for n in owners.needed(installed, owners.name(o))}
     every = ", ".join(sorted(names))
-    message = f"{every}: all of them install {row.what}, one overwrites the other"
+    message = f"{every}: all of them install {row.what}, and one of it is loaded"
     if held:
         message = f"{every}: the files of {row.what} are those of {', '.join(sorted(held))}"
     # The build for a card is installed for the card: without its files that is silently lost.
     card = [o for o in lost if _for_card(o)] if not any(map(_for_card, held)) else []
-    broken = bool(lost) and not row.interchangeable and bool(needers or card)
-    if broken:
+    needs = owners.decides(row.what, needers)
+    broken = bool(lost) and not row.interchangeable and bool(needs or card)
+    if broken or needers:
         message += f"; those of {', '.join(lost)} are lost"
         if needers:
             message += f", which {', '.join(sorted(needers))} needs"

@@ -100,8 +100,12 @@ def _overlap(overlap: Overlap, installed: Installed) -> Finding | None:
     if lost and overlap.held:
         message += f"; on disk is that of {', '.join(sorted(overlap.held))}"
     needers = sorted({n for by in wanted.values() for n in by})
-    broken = bool(overlap.compiled and lost and needers) and not _interchangeable(overlap)
-    if broken:
+    broken = (
+        bool(overlap.compiled and lost)
+        and owners.decides(paths[0], needers)
+        and not _interchangeable(overlap)
+    )
+    if broken or needers:
         message += f", and {', '.join(needers)} needs {', '.join(map(owners.name, lost))}"
     keep = tuple(sorted({owners.name(o) for o in overlap.owners if not lost or o in lost}))[:1]
     drop = tuple(sorted({owners.name(o) for o in overlap.owners} - set(keep)))

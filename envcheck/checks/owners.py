@@ -23,6 +23,15 @@ def needed(installed: Installed, package: str) -> tuple[str, ...]:
     return tuple(sorted({pin.package.name for pin in pins.pins(installed) if pin.name == package}))
 
 
+def decides(paths: str, needers: set[str] | list[str]) -> bool:
+    """Say whether those who need a package that lost its files cannot do with what is there.
+
+    Of NVIDIA's libraries that is certain for PyTorch, which is linked against them release by
+    release; xgboost takes the NCCL that it finds.
+    """
+    return "torch" in needers if paths.startswith("nvidia/") else bool(needers)
+
+
 def reinstall(keep: tuple[str, ...], drop: tuple[str, ...]) -> str:
     """Return the commands that leave one owner of the files, with its own content."""
     kept = " ".join(keep)

@@ -18,8 +18,8 @@ def _run(question: Question) -> Iterator[Finding]:
     if environment is None or environment.installed is None or not environment.installed.packages:
         yield CHECK.skip("packages", "no installed packages were looked at")
         return
-    every = list(pins.pins(environment.installed))
-    bad = [pin for pin in every if not pin.met and not _elsewhere(pin)]
+    every = [pin for pin in pins.pins(environment.installed) if not _elsewhere(pin)]
+    bad = [pin for pin in every if not pin.met]
     # What a package misses is told at once: installed with --no-deps it may be a dozen.
     groups: dict[tuple[str, bool], list[Pin]] = {}
     for pin in bad:

@@ -54,6 +54,19 @@ def test_the_library_that_torch_needs_is_there(tmp_path: Path) -> None:
     assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["warn"]
 
 
+@pytest.mark.parametrize(("needer", "status"), [("torch", "fail"), ("xgboost", "warn")])
+def test_who_needs_a_lost_library_decides(tmp_path: Path, needer: str, status: str) -> None:
+    """xgboost asks for nvidia-nccl-cu12 beside a torch for CUDA 13, and takes what is there."""
+    install(tmp_path, needer, requires=("nvidia-nccl-cu12",))
+    for name in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
+        files = {"nvidia/nccl/lib/libnccl.so.2": name.encode()}
+        install(tmp_path, name, tags=("py3-none-manylinux_2_28_x86_64",), files=files)
+    for check in (OWN, APART):
+        (finding,) = packages.ask(check, tmp_path)
+        assert finding.status.value == status
+        assert f"{needer} needs" in finding.message
+
+
 @pytest.mark.parametrize(("last", "status"), [("onnxruntime", "fail"), ("onnxruntime-gpu", "warn")])
 def test_two_onnxruntimes(tmp_path: Path, last: str, status: str) -> None:
     """R17b: microsoft/onnxruntime#23833, only the CPU provider is left."""
