@@ -36,7 +36,9 @@ def make(tmp_path: Path) -> Make:
         for one in wanted:
             _pip(venv, "install", "--no-deps", "--only-binary=:all:", one)
         if torch is not None:
-            install(_site(venv), "torch", "2.14.1", requires=torch)
+            version = b"__version__ = '2.14.1'\ncuda: Optional[str] = '13.0'\n"
+            files = {"torch/__init__.py": b"", "torch/version.py": version}
+            install(_site(venv), "torch", "2.14.1", requires=torch, files=files)
         return venv
 
     return _make
@@ -109,6 +111,14 @@ def test_their_successors_take_both(make: Make) -> None:
     assert {
         status for (check, _), (status, _) in found.items() if check == "numpy-abi-matches"
     } == {"pass"}
+
+
+def test_a_bitsandbytes_from_before_this_cuda(make: Make) -> None:
+    """It has a library for each CUDA up to 12.2, and looks for one that is called cuda130."""
+    found = findings(make("bitsandbytes==0.41.3", torch=()))
+    status, message = found["device-code-runs-on-target", "bitsandbytes"]
+    assert status == "fail"
+    assert message.endswith("bitsandbytes loads none with CUDA 13.0")
 
 
 def test_onnxruntime_over_onnxruntime_gpu(make: Make) -> None:
