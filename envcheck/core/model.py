@@ -13,6 +13,7 @@ from enum import Enum
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
+from envcheck.core.installed import Installed
 
 Json = object
 """Any JSON value; lists are tuples."""
@@ -161,13 +162,17 @@ class Environment:
     triton: Triton | None = None
     driver: str | None = None
     """NVIDIA kernel driver of this machine, None when there is none."""
+    compat: tuple[str, ...] = ()
+    """Drivers whose libcuda a package for forward compatibility (cuda-compat) brings."""
     image: Image | None = None
     """None for an environment that is not in an image."""
     content: str | None = None
     """`sha256:...` over everything in the image or folder, as
     `envcheck.engine.content_digest` describes it; None where it was not computed."""
     variables: Mapping[str, str] | None = None
-    """Environment variables that choose between the files of a package."""
+    """Environment variables that choose between the files of a package, and between cards."""
+    installed: Installed | None = None
+    """What the packages' metadata says, and whether their files agree; None where unread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

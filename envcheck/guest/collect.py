@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, nvidia_module, torch_facts
+from envcheck.core.variables import HIDDEN, OF_A_JOB
+from envcheck.guest import cuda_compat, distributions, installed, nvidia_module, torch_facts
 from envcheck.guest.distributions import visible
 
-_VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
 
 
@@ -24,6 +24,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
     """
     folders = site_folders(path)
     found = distributions.read_all(folders)
+    metadata = installed.read(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
     torches = [t for t in map(torch_facts.read_torch, folders) if t is not None]
     versions = {d.name: d.version for d in found}
@@ -39,7 +40,9 @@ def collect(path: list[str], *, read: bool) -> Collected:
         torch=torches[0] if torches else None,
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
-        variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
+        compat=cuda_compat.versions(),
+        variables=_variables(),
+        installed=metadata,
     )
     places = tuple(_places(folders, found))
     if not read:
@@ -49,6 +52,12 @@ def collect(path: list[str], *, read: bool) -> Collected:
 
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
     return Collected(environment=environment, files=files)
+
+
+def _variables() -> dict[str, str]:
+    """Return those variables that a job would have too, which a mask of our own is not."""
+    found = {k: os.environ[k] for k in OF_A_JOB if k in os.environ}
+    return {k: v for k, v in found.items() if HIDDEN not in os.environ or "VISIBLE" not in k}
 
 
 def site_folders(path: list[str]) -> list[str]:
