@@ -13,6 +13,7 @@ from enum import Enum
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
+from envcheck.core.tools import Tools
 
 Json = object
 """Any JSON value; lists are tuples."""
@@ -168,6 +169,8 @@ class Environment:
     `envcheck.engine.content_digest` describes it; None where it was not computed."""
     variables: Mapping[str, str] | None = None
     """Environment variables that choose between the files of a package."""
+    tools: Tools | None = None
+    """What a job would compile with; None where that was not looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, nvidia_module, torch_facts
+from envcheck.guest import distributions, nvidia_module, tools, torch_facts
 from envcheck.guest.distributions import visible
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
@@ -40,6 +40,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
+        tools=tools.look(cuda=torches[0].cuda if torches else None),
     )
     places = tuple(_places(folders, found))
     if not read:
