@@ -5,6 +5,7 @@ from __future__ import annotations
 from envcheck.checks import (
     assembler_accepts_target,
     build_is_reproducible,
+    caches_are_writable,
     card_is_usable,
     core_ops_match_reference,
     cuda_kernels_hold_target_code,
@@ -18,7 +19,9 @@ from envcheck.checks import (
     extensions_match_reference,
     first_kernel_starts_soon,
     image_labels_match_content,
+    jit_tools_are_there,
     nothing_falls_back,
+    nvcc_fits_torch_and_compiler,
     results_repeat,
     torch_has_code_for_target,
     triton_assembler_knows_target,
@@ -26,6 +29,7 @@ from envcheck.checks import (
     triton_kernels_fit_shared_memory,
     triton_kernels_match_reference,
     triton_matches_torch_pin,
+    variables_name_what_exists,
 )
 from envcheck.checks.check import Check, Question
 
@@ -39,6 +43,10 @@ CHECKS: tuple[Check, ...] = (
     triton_matches_torch_pin.CHECK,
     triton_assembler_knows_target.CHECK,
     driver_supports_target.CHECK,
+    jit_tools_are_there.CHECK,
+    nvcc_fits_torch_and_compiler.CHECK,
+    variables_name_what_exists.CHECK,
+    caches_are_writable.CHECK,
     assembler_accepts_target.CHECK,
     triton_kernels_compile_for_target.CHECK,
     triton_kernels_fit_shared_memory.CHECK,
