@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from envcheck.checks import (
+    adapter_will_load,
     assembler_accepts_target,
     build_is_reproducible,
     caches_are_writable,
+    caches_fit_target,
     card_is_usable,
     core_ops_match_reference,
     cuda_kernels_hold_target_code,
@@ -47,6 +49,8 @@ CHECKS: tuple[Check, ...] = (
     nvcc_fits_torch_and_compiler.CHECK,
     variables_name_what_exists.CHECK,
     caches_are_writable.CHECK,
+    caches_fit_target.CHECK,
+    adapter_will_load.CHECK,
     assembler_accepts_target.CHECK,
     triton_kernels_compile_for_target.CHECK,
     triton_kernels_fit_shared_memory.CHECK,

@@ -106,7 +106,6 @@ def _finding(folder: Folder, wrong: str, users: tuple[Need, ...]) -> Finding:
         f"{_ROLES[folder.role]}: {wrong} ({tail})",
         remedy=_MENDS[folder.role],
         domain=Domain.HOST,
-        required=ends is not None,
         evidence=evidence,
     )
 

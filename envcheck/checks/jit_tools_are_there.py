@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
@@ -51,7 +52,6 @@ def _judge(tool: str, users: tuple[Need, ...], environment: Environment, tools: 
         f"absent{where}: {first.who} {verb} {first.why}{more}",
         remedy=remedy,
         domain=Domain.IMAGE,
-        required=first.always,
         evidence=evidence,
     )
 
@@ -75,7 +75,7 @@ def _look(tool: str, environment: Environment, tools: Tools) -> tuple[str | None
     if tool == jit_needs.LINK:
         folder = tools.libcuda[0]
         there = f"{tools.libcuda_link[0]}/libcuda.so" if tools.libcuda_link else None
-        remedy = f"ln -s libcuda.so.1 {folder}/libcuda.so"
+        remedy = f"ln -s libcuda.so.1 {shlex.quote(folder)}/libcuda.so"
         return there, f", only {folder}/libcuda.so.1 is there", remedy
     if tool == jit_needs.NVCC:
         return _nvcc(environment, tools)

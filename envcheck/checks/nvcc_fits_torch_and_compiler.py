@@ -36,7 +36,7 @@ def _run(question: Question) -> Iterator[Finding]:
             message + (tail if builder else f"{tail} ({users})" if users else tail),
             remedy=remedy,
             domain=Domain.IMAGE,
-            required=builder is not None,
+            required=bool(needs),
             evidence={"path": nvcc.path, "release": nvcc.release, "reason": reason},
         )
     if not wrong:

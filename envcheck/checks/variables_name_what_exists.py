@@ -66,7 +66,6 @@ def _judge(one: Named, fault: _Fault | None) -> Finding:
         fault.message + (f"; {fault.ends} ends with it" if fault.ends else ""),
         remedy=fault.remedy,
         domain=Domain.JOB,
-        required=fault.ends is not None,
         evidence=evidence,
     )
 

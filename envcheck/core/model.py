@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from envcheck.core.artefacts import Adapter, Artefact
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
@@ -171,6 +172,8 @@ class Environment:
     """Environment variables that choose between the files of a package."""
     tools: Tools | None = None
     """What a job would compile with; None where that was not looked for."""
+    caches: tuple[Artefact, ...] | None = None
+    """What lies in the caches that a job here would use; None where that was not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +199,10 @@ class Inventory:
     passed_over: int = 0
     """Files that were seen and are of no format that can hold device code."""
     environment: Environment | None = None
+    artefacts: tuple[Artefact, ...] = ()
+    """Caches, packages and engines among files that were given."""
+    adapters: tuple[Adapter, ...] = ()
+    """LoRA adapters among files that were given."""
     compiled: Compiled | None = None
     """None where nothing was compiled."""
     executed: Executed | None = None

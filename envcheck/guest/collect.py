@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, nvidia_module, tools, torch_facts
+from envcheck.guest import artefacts, distributions, nvidia_module, tools, torch_facts
 from envcheck.guest.distributions import visible
 
 _VARIABLES = ("BNB_CUDA_VERSION",)
@@ -29,6 +29,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
     versions = {d.name: d.version for d in found}
     triton = versions.get("triton") or versions.get("pytorch-triton")
     tritons = [torch_facts.read_triton(f, triton) for f in folders] if triton else []
+    cuda = torches[0].cuda if torches else None
     environment = Environment(
         python=platform.python_version(),
         implementation=sys.implementation.name,
@@ -40,7 +41,8 @@ def collect(path: list[str], *, read: bool) -> Collected:
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
         variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
-        tools=tools.look(cuda=torches[0].cuda if torches else None),
+        tools=tools.look(cuda=cuda),
+        caches=artefacts.of_job(cuda=cuda),
     )
     places = tuple(_places(folders, found))
     if not read:
