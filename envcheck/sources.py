@@ -11,17 +11,17 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from envcheck import unpack
-from envcheck.core.artefacts import AOT, Adapter, Artefact
+from envcheck.core.artefacts import AOT
 from envcheck.core.device_file import DeviceFile
 from envcheck.errors import FileUnavailable
-from envcheck.guest import adapters, archive, artefacts, device_code, elf, fatbin
+from envcheck.guest import archive, device_code, elf, fatbin
 from envcheck.guest.reading import open_regular, read_code
 from envcheck.inflate import inflate
+from envcheck.recognised import Seen, by_bytes, by_name
 
 # Names that never hold device code; everything else is told by content.
 _TEXT = frozenset([
@@ -35,18 +35,6 @@ _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
 # Kept free on the disk that members are streamed to.
 _RESERVE = 1 << 28
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One thing that a source gave: a file that was read, or a file of no interest."""
-
-    file: DeviceFile | None
-    """None for a file of a format that cannot hold device code."""
-    artefact: Artefact | None = None
-    """What it was made for, where it is a cache, a package or an engine."""
-    adapter: Adapter | None = None
-    """What its keys say, where it is a LoRA adapter."""
 
 
 Progress = Callable[[str, int], None]
@@ -136,7 +124,7 @@ def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             yield _skip(name, "not a regular file, not opened")
-        elif made := _made_for(path, name):
+        elif made := by_name(path, name):
             progress(name, status.st_size)
             yield made
         elif not given and Path(path).suffix in _TEXT:
@@ -144,7 +132,7 @@ def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
             yield Seen(None)
         else:
             with open_regular(path) as handle:
-                if artefact := _packed(handle, name):
+                if artefact := by_bytes(handle, name):
                     yield Seen(None, artefact=artefact)
                     if artefact.kind != AOT:
                         progress(name, status.st_size)
@@ -153,36 +141,6 @@ def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
                 yield from _read_handle(handle, name, progress, budget, given=given, depth=0)
     except (OSError, ValueError) as error:
         yield problem(name, getattr(error, "strerror", None) or str(error))
-
-
-def _made_for(path: str, name: str) -> Seen | None:
-    """Recognise what its name and place tell: an adapter, or a part of a cache."""
-    suffix = Path(path).suffix
-    if suffix == ".safetensors":
-        adapter = adapters.read(path, name)
-        return Seen(None, adapter=adapter) if adapter is not None else None
-    if suffix == ".json":
-        kernel = artefacts.of_triton(path)
-        return Seen(None, artefact=kernel) if kernel is not None else None
-    if artefacts.belongs_to_triton(path):
-        return Seen(None)
-    if artefacts.is_extension(path):
-        return Seen(None, artefact=artefacts.of_extension(path, inflate))
-    return None
-
-
-def _packed(handle: IO[bytes], name: str) -> Artefact | None:
-    """Recognise what the bytes tell: an engine, or an AOT package."""
-    engine = artefacts.of_engine(handle, name)
-    if engine is not None or not name.endswith((".pt2", ".zip")):
-        return engine
-    try:
-        with unpack.open_zip(handle) as archive:
-            return artefacts.of_package(archive, name, inflate)
-    except unpack.UNREADABLE:
-        return None  # reading it as an archive says what is wrong with it
-    finally:
-        handle.seek(0)
 
 
 def _read_handle(

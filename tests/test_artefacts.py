@@ -73,6 +73,14 @@ def test_r26_a_triton_cache_for_another_card_warns(tmp_path: Path) -> None:
     assert judged(inventory, "sm_90").verdict is Verdict.COMPATIBLE
 
 
+def test_a_cache_holds_launchers_too(tmp_path: Path) -> None:
+    folder = kernel(tmp_path, CUDA90)
+    (folder / "__triton_launcher.so").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
+    inventory = scan(tmp_path)
+    assert len(inventory.files) == 1
+    assert judged(inventory, "sm_89").verdict is Verdict.COMPATIBLE
+
+
 def test_a_cache_for_several_cards_is_no_fault(tmp_path: Path) -> None:
     kernel(tmp_path, CUDA90)
     kernel(tmp_path, {**CUDA90, "arch": 120})
@@ -192,6 +200,20 @@ def test_r27_kernels_that_lie_in_the_library_as_data(tmp_path: Path) -> None:
     (tmp_path / "m.pt2").write_bytes(package(w_so=plain + bytes(12) + CUBIN90))
     (one,) = scan(tmp_path).artefacts
     assert [c.sm for part in one.parts for c in part.code] == ["sm_90"]
+
+
+def test_a_zip_with_a_member_without_a_name_is_a_problem(tmp_path: Path) -> None:
+    name = b"nameless.so"
+    content = zipped({name.decode(): b"x"})
+    # The directory at the end says that the name has no length.
+    at = content.rindex(b"PK\1\2") + 28
+    broken = content[:at] + bytes(2) + content[at + 2 : at + 18] + content[at + 18 + len(name) :]
+    size = struct.pack("<I", 46)
+    end = broken.rindex(b"PK\5\6")
+    broken = broken[: end + 12] + size + broken[end + 16 :]
+    (tmp_path / "m.pt2").write_bytes(broken)
+    (file,) = scan(tmp_path).files
+    assert file.problem == "archive: a member without a name"
 
 
 def engine(version: tuple[int, int, int] = (10, 3, 0), rest: bytes = b"") -> bytes:

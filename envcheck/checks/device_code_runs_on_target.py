@@ -47,7 +47,8 @@ def _run(question: Question) -> Iterator[Finding]:
             yield _judge(file, known[file.path], question)
     yield from _nothing_loaded(question)
     inventory = question.inventory
-    if not inventory.files and (inventory.artefacts or inventory.adapters):
+    judged = any(f.skipped is None for f in inventory.files)
+    if not judged and (inventory.artefacts or inventory.adapters):
         # What was given is judged, by the checks for it.
         reason, evidence = "only artefacts were given, other checks judge them", {"elsewhere": True}
         yield CHECK.finding("(files)", Status.SKIP, reason, required=False, evidence=evidence)
