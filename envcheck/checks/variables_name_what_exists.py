@@ -109,7 +109,9 @@ def _archs(value: str, question: Question, builder: str | None) -> _Fault | None
     try:
         archs = arch_list.parse(value)
     except ValueError as error:
-        return _Fault(f"{value!r}: {error}", remedy, builder)
+        said = str(error)
+        whole = said if repr(value) in said else f"{value!r}: {said}"
+        return _Fault(whole, remedy, builder)
     if archs is None or arch_list.serves(archs, sm):
         return None
     return _Fault(f"{value!r}: what is built with it holds no code for {sm}", remedy, builder)

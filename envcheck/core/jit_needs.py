@@ -71,11 +71,20 @@ def _of_package(distribution: Distribution, installed: dict[str, Distribution]) 
         why = "Triton's launcher, at its first kernel"
         return _need(who, _launcher(triton.version), why, always=True)
     if name in _BUILD_THEMSELVES and not distribution.files and "torch" in installed:
-        why = "its kernels, at first use: this build brings none"
-        return _need(who, _EXTENSION, why, always=True)
+        if _told(distribution):
+            why = "its kernels, at first use: this build brings none"
+            return _need(who, _EXTENSION, why, always=True)
+        return _need(who, _EXTENSION, "its kernels, where they are not built yet")
     if name in _CAN_BUILD and "torch" in installed:
         return _need(who, _EXTENSION, "the operations that it builds when they are used")
     return None
+
+
+def _told(distribution: Distribution) -> bool:
+    """Say whether its files are known: not without RECORD, nor of a project installed in place."""
+    origin = distribution.direct_url or ""
+    in_place = origin.startswith("file:") and not origin.endswith(".whl")
+    return distribution.record_digest is not None and not in_place
 
 
 def _need(who: str, tools: set[str] | frozenset[str], why: str, *, always: bool = False) -> Need:

@@ -62,7 +62,8 @@ class Folder:
     noexec: bool = False
     """Whether its file system is mounted so that no library can be loaded from it."""
     free: int | None = None
-    """Bytes that this user may still write there."""
+    """Bytes that this user may still write there, where less than a gigabyte; None otherwise, so
+    that two looks at one machine give the same document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

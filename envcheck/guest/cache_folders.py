@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from envcheck.core.tools import Folder
 from envcheck.guest.named_variables import visible
 
+_PLENTY = 1 << 30
+
 
 def home() -> str | None:
     """Return the user's home folder, None for a user without one."""
@@ -85,7 +87,9 @@ def _folder(role: str, origin: str, path: str) -> Folder:
     except OSError:
         kind = "absent"
     else:
-        flags, free = status.f_flag, status.f_bavail * status.f_frsize
+        flags = status.f_flag
+        # Some file systems over a network say nothing of their size.
+        free = status.f_bavail * status.f_frsize if status.f_blocks else None
     return Folder(
         role=role,
         origin=origin,
@@ -95,5 +99,5 @@ def _folder(role: str, origin: str, path: str) -> Folder:
         writable=kind == "folder" and os.access(nearest, os.W_OK | os.X_OK),
         read_only=bool(flags & os.ST_RDONLY),
         noexec=bool(flags & os.ST_NOEXEC),
-        free=free,
+        free=free if free is not None and free < _PLENTY else None,
     )

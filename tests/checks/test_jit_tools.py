@@ -43,7 +43,7 @@ WHOLE = Tools(
 )
 TORCH = distribution("torch", "2.14.1")
 LIGER = (TORCH, distribution("triton", "3.8.0"), distribution("liger-kernel", "0.8.5"))
-GSPLAT = (TORCH, distribution("gsplat", "1.5.3"))
+GSPLAT = (TORCH, replace(distribution("gsplat", "1.5.3"), record_digest="0" * 64))
 
 
 def made(
@@ -135,6 +135,16 @@ def test_a_package_that_builds_itself_needs_nvcc_and_ninja() -> None:
     assert findings["nvcc"].remedy == "apt-get install cuda-nvcc-13-0"
     built = distribution("gsplat", "1.5.3", "gsplat/csrc.so")
     assert "nvcc" not in found(JIT, replace(WHOLE, nvcc=None), TORCH, built)
+
+
+def test_files_that_are_not_known_are_not_missing() -> None:
+    _, whole = GSPLAT
+    in_place = replace(whole, direct_url="file:///home/me/gsplat")
+    for unknown in (in_place, replace(whole, record_digest=None)):
+        found_ = found(JIT, replace(WHOLE, nvcc=None), TORCH, unknown)["nvcc"]
+        assert found_.status.value == "warn"
+    wheel = replace(whole, direct_url="file:///tmp/gsplat-1.5.3-py3-none-any.whl")
+    assert found(JIT, replace(WHOLE, nvcc=None), TORCH, wheel)["nvcc"].status.value == "fail"
 
 
 def test_a_package_that_can_build_only_warns() -> None:

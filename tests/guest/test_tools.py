@@ -194,6 +194,12 @@ def test_mount_options_are_those_of_the_kernel() -> None:
     assert folder.read_only == ("ro" in options)
 
 
+def test_two_looks_at_one_machine_are_the_same(bare: Path) -> None:
+    assert tools.look(cuda="13.0") == tools.look(cuda="13.0")
+    # A file system that has no blocks at all is not full.
+    assert cache_folders._folder("triton", "default", "/proc").free is None
+
+
 def test_a_user_without_a_home(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
