@@ -33,7 +33,7 @@ _EMBEDDED = b"\x7fELF\x02\x01\x01"
 _MAX_JSON, _MAX_MEMBER = 1 << 20, 1 << 28
 # Others are unpacked without a bound on memory.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_MAX_ENTRIES, _MAX_EMBEDDED, _MAX_MEMBERS = 1 << 16, 1 << 16, 1 << 14
+_MAX_ENTRIES, _MAX_EMBEDDED, _MAX_MEMBERS = 1 << 13, 1 << 16, 1 << 14
 
 
 def belongs_to_triton(path: str) -> bool:
