@@ -64,7 +64,7 @@ def _judge(adapter: Adapter) -> Iterator[Finding]:
             evidence=evidence,
         )
     if not wrong:
-        base = f", all of them modules of {adapter.base}" if adapter.base else ""
+        base = f", compared with {adapter.base}" if adapter.base else ""
         message = f"{adapter.pairs} pair(s) of lora_A and lora_B{base}, none of which is zero"
         if adapter.unread:
             message += f" as far as they were read ({adapter.unread} were not)"

@@ -209,8 +209,17 @@ def _against_base(
     # Checkpoints and models differ in the first names: `h.0.attn` and `transformer.h.0.attn`.
     ends = {end for module in known for end in _ends(module)}
     missing = [m for m in modules if not _known(m.removeprefix(_PREFIX), known, ends)]
+    # Libraries rename modules when they load a checkpoint (transformers 5 joins experts), so a name
+    # that is new tells nothing, unless it differs from a known one by the number of its layer.
+    if len(missing) < len(modules) or any("experts" in m.split(".") for m in missing):
+        shapes = {_unnumbered(end) for end in ends}
+        missing = [m for m in missing if _unnumbered(m.removeprefix(_PREFIX)) in shapes]
     mark = Marked(mark="not-in-base", count=len(missing), example=missing[0]) if missing else None
     return folder, mark
+
+
+def _unnumbered(module: str) -> str:
+    return ".".join("#" if name.isdecimal() else name for name in module.split("."))
 
 
 def _ends(module: str) -> Iterator[str]:
