@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from envcheck.checks import (
+    adapter_will_load,
     assembler_accepts_target,
     build_is_reproducible,
+    caches_are_writable,
+    caches_fit_target,
     card_is_usable,
     core_ops_match_reference,
     cuda_kernels_hold_target_code,
@@ -21,8 +24,10 @@ from envcheck.checks import (
     files_match_record,
     first_kernel_starts_soon,
     image_labels_match_content,
+    jit_tools_are_there,
     nothing_falls_back,
     numpy_abi_matches,
+    nvcc_fits_torch_and_compiler,
     one_distribution_owns_each_file,
     requirements_are_installed,
     results_repeat,
@@ -33,6 +38,7 @@ from envcheck.checks import (
     triton_kernels_fit_shared_memory,
     triton_kernels_match_reference,
     triton_matches_torch_pin,
+    variables_name_what_exists,
     wheel_tags_fit_interpreter,
 )
 from envcheck.checks.check import Check, Question
@@ -47,6 +53,12 @@ CHECKS: tuple[Check, ...] = (
     triton_matches_torch_pin.CHECK,
     triton_assembler_knows_target.CHECK,
     driver_supports_target.CHECK,
+    jit_tools_are_there.CHECK,
+    nvcc_fits_torch_and_compiler.CHECK,
+    variables_name_what_exists.CHECK,
+    caches_are_writable.CHECK,
+    caches_fit_target.CHECK,
+    adapter_will_load.CHECK,
     assembler_accepts_target.CHECK,
     triton_kernels_compile_for_target.CHECK,
     triton_kernels_fit_shared_memory.CHECK,

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
 from envcheck.core.variables import HIDDEN, OF_A_JOB
-from envcheck.guest import cuda_compat, distributions, installed, nvidia_module, torch_facts
+from envcheck.guest import (
+    artefacts,
+    cuda_compat,
+    distributions,
+    installed,
+    nvidia_module,
+    tools,
+    torch_facts,
+)
 from envcheck.guest.distributions import visible
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
@@ -30,6 +38,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
     versions = {d.name: d.version for d in found}
     triton = versions.get("triton") or versions.get("pytorch-triton")
     tritons = [torch_facts.read_triton(f, triton) for f in folders] if triton else []
+    cuda = torches[0].cuda if torches else None
     environment = Environment(
         python=platform.python_version(),
         implementation=sys.implementation.name,
@@ -43,6 +52,8 @@ def collect(path: list[str], *, read: bool) -> Collected:
         compat=cuda_compat.versions(),
         variables=_variables(),
         installed=metadata,
+        tools=tools.look(cuda=cuda),
+        caches=artefacts.of_job(cuda=cuda),
     )
     places = tuple(_places(folders, found))
     if not read:
