@@ -88,6 +88,7 @@ def collect(
         environment=collected.environment,
         compiled=_with_kernels(collected.compiled, wish),
         executed=collected.executed,
+        linked=collected.linked,
     )
 
 
@@ -160,4 +161,5 @@ def collect_image(
         environment=replace(collected.environment, image=image(reference, facts)),
         compiled=_with_kernels(collected.compiled, wish),
         executed=collected.executed,
+        linked=collected.linked,
     )

@@ -19,7 +19,7 @@ def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
         return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
     if file.path.rpartition("!/")[2].startswith("torch/"):
         return install_command(sm) or f"build PyTorch from source for {sm}"
-    package = _owner(file.path, question)
+    package = owner(file.path, question)
     if package.startswith("nvidia-"):
         return f"pip install --upgrade {package}"
     if any(name.startswith(("libtorch", "libc10")) for name in file.needed):
@@ -39,7 +39,7 @@ def for_triton(sm: Sm) -> str:
     return f"pip install --upgrade 'torch>={least}'" if least in known else ""
 
 
-def _owner(path: str, question: Question) -> str:
+def owner(path: str, question: Question) -> str:
     """Return the distribution that owns a file, empty when that is not known."""
     environment = question.inventory.environment
     for distribution in environment.distributions if environment is not None else ():

@@ -15,6 +15,7 @@ from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
 from envcheck.core.installed import Installed
+from envcheck.core.linking import Linked
 from envcheck.core.tools import Tools
 
 Json = object
@@ -214,6 +215,8 @@ class Inventory:
     """None where nothing was run on a card."""
     rebuilt: Rebuilt | None = None
     """None where it was not built twice."""
+    linked: Linked | None = None
+    """What the loader would make of it; None where that was not worked out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

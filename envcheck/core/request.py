@@ -10,6 +10,7 @@ from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
 from envcheck.core.kernels import Kernel
+from envcheck.core.linking import Linked
 from envcheck.core.model import Environment
 
 REQUEST_SCHEMA = "envcheck/request/v1"
@@ -134,3 +135,4 @@ class Collected:
     compiled: Compiled | None = None
     executed: Executed | None = None
     cards: Cards | None = None
+    linked: Linked | None = None

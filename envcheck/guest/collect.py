@@ -16,6 +16,7 @@ from envcheck.guest import (
     cuda_compat,
     distributions,
     installed,
+    linking,
     nvidia_module,
     tools,
     torch_facts,
@@ -56,13 +57,14 @@ def collect(path: list[str], *, read: bool) -> Collected:
         caches=artefacts.of_job(cuda=cuda),
     )
     places = tuple(_places(folders, found))
+    linked = linking.link(sys.executable, places, folders, cuda=cuda)
     if not read:
-        return Collected(environment=environment, places=places)
+        return Collected(environment=environment, places=places, linked=linked)
     from envcheck.guest.inflate import inflate  # half of what there is to import
     from envcheck.guest.reading import read_place
 
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
-    return Collected(environment=environment, files=files)
+    return Collected(environment=environment, files=files, linked=linked)
 
 
 def _variables() -> dict[str, str]:

@@ -1,0 +1,117 @@
+"""The libraries of CUDA are the environment's own, of one version, and libcuda is the driver's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.checks.check import Check, Question
+from envcheck.core.linking import Choice, Linked
+from envcheck.core.model import Domain, Finding, Status
+
+_FROM_OUTSIDE = {
+    "LD_LIBRARY_PATH": ("LD_LIBRARY_PATH names its folder", "unset LD_LIBRARY_PATH"),
+    "ld.so.cache": ("/etc/ld.so.cache has it", ""),
+    "default folder": ("it lies in a default folder of the loader", ""),
+}
+_COMPILERS = ("libstdc++.so", "libgomp.so", "libgcc_s.so")
+# Forward compatibility is for data center GPUs (NVIDIA, CUDA Compatibility, "Forward
+# Compatibility"); on a GeForce the compat libcuda ends in error 804.
+_DATA_CENTER = frozenset({70, 80, 90, 100, 103})
+_NO_COMPAT = ("rtx-3", "rtx-4", "rtx-5", "geforce")
+
+
+def _run(question: Question) -> Iterator[Finding]:
+    linked = question.inventory.linked
+    if linked is None or linked.skipped:
+        reason = linked.skipped if linked is not None else "only an environment is looked at so"
+        yield CHECK.skip("libraries", reason)
+        return
+    found = [
+        *_shadowed(linked),
+        *_majors(linked),
+        *_cudnn(linked),
+        *(_driver(question, c) for c in linked.choices if c.name.startswith("libcuda.so")),
+    ]
+    yield from found
+    if not found:
+        yield CHECK.finding(
+            "libraries",
+            Status.PASS,
+            f"{linked.looked_at} files load each library of CUDA from one place",
+        )
+
+
+def _shadowed(linked: Linked) -> Iterator[Finding]:
+    for choice in linked.choices:
+        own = [path for path in choice.others if not path.startswith("/")]
+        outside = choice.path.startswith("/") and choice.how in _FROM_OUTSIDE
+        if not own or not outside or choice.name.startswith((*_COMPILERS, "libcuda.so")):
+            continue
+        why, remedy = _FROM_OUTSIDE[choice.how]
+        message = f"{choice.path} is loaded instead of the environment's {own[0]}: {why}"
+        yield CHECK.finding(
+            choice.name,
+            Status.WARN,
+            message,
+            remedy=remedy or f"put the folder of {own[0]} first on LD_LIBRARY_PATH",
+            domain=Domain.IMAGE,
+            evidence={"asked_by": choice.asked_by, "opened": choice.opened},
+        )
+
+
+def _majors(linked: Linked) -> Iterator[Finding]:
+    for paths in linked.majors:
+        message = f"two versions of the CUDA runtime are in one process: {' and '.join(paths)}"
+        yield CHECK.finding(
+            "libcudart.so",
+            Status.WARN,
+            message,
+            remedy="install the packages' builds for one CUDA",
+            evidence={"paths": paths},
+        )
+
+
+def _cudnn(linked: Linked) -> Iterator[Finding]:
+    for one in linked.by_name:
+        folder = one.opener.rpartition("/")[0]
+        mixed = one.path is not None and one.path.rpartition("/")[0] != folder
+        if one.name.startswith("libcudnn") and mixed:
+            message = f"{one.opener} opens {one.path}, which belongs to another cuDNN ({one.how})"
+            remedy = _FROM_OUTSIDE.get(one.how, ("", ""))[1]
+            yield CHECK.finding(one.name, Status.FAIL, message, remedy=remedy, domain=Domain.IMAGE)
+
+
+def _driver(question: Question, choice: Choice) -> Finding:
+    parts = choice.path.split("/")
+    why = _FROM_OUTSIDE.get(choice.how, (choice.how, ""))[0]
+    remedy = f"take {choice.path.rpartition('/')[0]} off the loader's path"
+    if "stubs" in parts:
+        message = f"{choice.path} is the stub for linking, which ends in error 34: {why}"
+        return CHECK.finding(choice.name, Status.FAIL, message, remedy=remedy, domain=Domain.IMAGE)
+    if not any(part.startswith("compat") for part in parts):
+        return CHECK.finding(choice.name, Status.PASS, f"the driver's: {choice.path}")
+    message = f"{choice.path} of forward compatibility comes before the driver's: {why}"
+    target = question.target
+    geforce = target.name.startswith(_NO_COMPAT) or "GeForce" in (target.card or "")
+    if geforce:
+        message += f"; {target.card or target.name} refuses it (error 804)"
+        return CHECK.finding(choice.name, Status.FAIL, message, remedy=remedy, domain=Domain.IMAGE)
+    if question.sm.number in _DATA_CENTER:
+        return CHECK.finding(choice.name, Status.PASS, message + "; data center cards take it")
+    message += "; a GeForce refuses it (error 804)"
+    return CHECK.finding(choice.name, Status.WARN, message, remedy=remedy, domain=Domain.IMAGE)
+
+
+CHECK = Check(
+    id="libraries-load-from-one-place",
+    claim="The libraries of CUDA come from the environment itself, and libcuda from the driver.",
+    how=(
+        "Follows the loader's order (RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, default "
+        "folders, and what PyTorch loads first) and says which copy of each library of CUDA a "
+        "process gets. A copy from elsewhere before the environment's own, two CUDA runtimes in "
+        "one process, parts of two cuDNNs, and a libcuda that is a stub or for forward "
+        "compatibility on a card that refuses it are faults (classes D1, D2 and E3)."
+    ),
+    remedy="Take the folder that brings the other copy off LD_LIBRARY_PATH.",
+    run=_run,
+)

@@ -1,0 +1,313 @@
+"""The recipes of broken linking get the verdict they should, and the loader agrees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from build_linking import CC, OLD_ERROR, RECIPES, SET_DEVICE_INT, Made
+from inventories import ask, environment
+
+from envcheck.core import codec
+from envcheck.core.linking import ByName, Choice, Linked, MissingLibrary, Opened, Unresolved
+from envcheck.core.model import Distribution, Finding, Inventory, Status, Torch
+from envcheck.guest import collect, distributions
+from envcheck.guest.linking import link
+
+SYMBOLS, PLACE = "extension-symbols-resolve", "libraries-load-from-one-place"
+NAMES, LIBC = "libraries-opened-by-name-are-there", "libc-is-new-enough"
+ALL = (SYMBOLS, PLACE, NAMES, LIBC)
+
+needs_compiler = pytest.mark.skipif(
+    CC is None or not os.path.exists("/etc/ld.so.cache"), reason="needs a C compiler and glibc"
+)
+
+
+def observed(made: Made) -> Inventory:
+    """Look at an environment as the guest does, and take the facts through a document."""
+    folders = [str(made.site)]
+    found = distributions.read_all(folders)
+    places = tuple(collect._places(folders, found))
+    variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    linked = link(
+        sys.executable, places, folders, cuda="13.0", variables={**variables, **made.variables}
+    )
+    assert not linked.skipped
+    document = codec.dumps(linked)
+    assert len(document) < 20_000
+    return inventory(codec.loads(Linked, document, name="linked"), *found)
+
+
+def inventory(linked: Linked, *found: Distribution) -> Inventory:
+    from dataclasses import replace
+
+    torch = Torch(version="2.14.1+cu130", cuda="13.0")
+    return replace(environment(distributions=found, torch=torch), linked=linked)
+
+
+def findings(inventory: Inventory, sm: str = "sm_120") -> list[Finding]:
+    return [finding for check in ALL for finding in ask(check, inventory, sm)]
+
+
+def failing(inventory: Inventory, sm: str = "sm_120") -> list[Finding]:
+    return [f for f in findings(inventory, sm) if f.status == Status.FAIL]
+
+
+def said_by_the_loader(made: Made, opened: str = "ext/_C.so") -> str:
+    """Return what the loader itself says where PyTorch's libraries are loaded before."""
+    code = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path)"
+    before = made.site / "torch" / "_C.so"
+    paths = [str(p) for p in (before, made.site / opened) if p.exists()]
+    variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code, *paths],
+        env={**variables, **made.variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stderr.strip().splitlines()[-1] if run.returncode else ""
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.endswith("-right")])
+def test_what_is_right_passes_and_loads(tmp_path, name):
+    made = RECIPES[name](tmp_path)
+    assert not failing(observed(made))
+    if name not in ("R14-right", "R16-right"):  # there a newer libstdc++ without all the rest
+        assert said_by_the_loader(made) == ""
+
+
+FAULTS = {
+    "R12": (SYMBOLS, "ext 1.0: C++11 ABI clash: built for the old one", OLD_ERROR),
+    "R13": (SYMBOLS, "built against another PyTorch than torch 2.14.1+cu130", SET_DEVICE_INT),
+    "R13-lazy": (SYMBOLS, "built against another PyTorch", SET_DEVICE_INT),
+    "R14": (LIBC, "wants GLIBCXX_3.4.99 of libstdc++.so.6", "GLIBCXX_3.4.99"),
+    "R15": (SYMBOLS, "undefined symbol __nvJitLinkAddData_12_4", "__nvJitLinkAddData_12_4"),
+    "R15-missing": (SYMBOLS, "built for another CUDA: needs libcudart.so.12", "libcudart.so.12"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_the_loader_refuses_fails_for_the_reason_that_it_gives(tmp_path, name):
+    made = RECIPES[name](tmp_path)
+    check, message, named = FAULTS[name]
+    (finding,) = failing(observed(made))
+    assert (finding.check, finding.subject) == (check, "ext/_C.so")
+    assert message in finding.message
+    assert finding.remedy
+    assert named in said_by_the_loader(made)
+
+
+@needs_compiler
+def test_both_names_of_an_abi_clash_are_shown_as_people_read_them(tmp_path):
+    (finding,) = failing(observed(RECIPES["R12"](tmp_path)))
+    assert "c10::Error::{ctor}(c10::SourceLocation, std::string)" in finding.message
+    assert "std::__cxx11::string" in finding.message
+    assert "torch/lib/libc10.so has the new one" in finding.message
+
+
+@needs_compiler
+def test_a_copy_that_a_variable_brings_is_named_with_its_remedy(tmp_path):
+    seen = observed(RECIPES["R15"](tmp_path))
+    (finding,) = failing(seen)
+    other = str(tmp_path / "other" / "libnvJitLink.so.12")
+    assert other in finding.message
+    assert finding.remedy == "unset LD_LIBRARY_PATH"
+
+
+@needs_compiler
+def test_an_older_nccl_that_comes_first_is_named(tmp_path):
+    made = RECIPES["R15-nccl"](tmp_path)
+    (finding,) = failing(observed(made))
+    assert (finding.check, finding.subject) == (SYMBOLS, "torch/_C.so")
+    assert "ncclCommRegister" in finding.message
+    assert str(tmp_path / "other" / "libnccl.so.2") in finding.message
+    assert finding.remedy == "unset LD_LIBRARY_PATH"
+    assert "ncclCommRegister" in said_by_the_loader(made)
+    (shadow,) = ask(PLACE, observed(made), "sm_120")
+    assert shadow.status == Status.WARN
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [("R16-cudnn", "libcudnn_ops.so.9"), ("R16-nvrtc", "libnvrtc-builtins.so.12.8")],
+)
+def test_a_library_that_is_opened_by_name_and_gone_fails(tmp_path, name, gone):
+    (finding,) = failing(observed(RECIPES[name](tmp_path)))
+    assert finding.check == NAMES
+    assert gone in finding.message
+    assert finding.remedy.startswith("pip install --force-reinstall nvidia-cu")
+
+
+@needs_compiler
+def test_a_part_of_another_cudnn_fails(tmp_path):
+    made = RECIPES["R17-mixed"](tmp_path)
+    # RUNPATH yields to the variable.
+    (finding,) = failing(observed(made))
+    assert finding.check == PLACE
+    assert str(tmp_path / "other") in finding.message
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("recipe", "target", "sm", "status"),
+    [
+        ("R20", "rtx-5090", "sm_120", Status.FAIL),
+        ("R20", "rtx-4090", "sm_89", Status.FAIL),
+        ("R20", "ada", "sm_89", Status.WARN),
+        ("R20", "h100", "sm_90", Status.PASS),
+        ("R20b", "h100", "sm_90", Status.FAIL),
+        ("R20b", "rtx-4090", "sm_89", Status.FAIL),
+    ],
+)
+def test_a_libcuda_that_is_not_the_drivers(tmp_path, recipe, target, sm, status):
+    from dataclasses import replace
+
+    from inventories import named, question
+
+    from envcheck.core.model import Target
+
+    seen = observed(RECIPES[recipe](tmp_path))
+    asked = replace(question(seen, sm), target=Target(name=target, sm=sm))
+    (finding,) = (f for f in named(PLACE).run(asked) if f.subject == "libcuda.so.1")
+    assert finding.status == status
+
+
+def test_without_facts_each_is_left_out():
+    for check in ALL:
+        (finding,) = ask(check, environment(), "sm_120")
+        assert finding.status == Status.SKIP
+        assert not finding.required
+
+
+def test_musl_is_no_fault():
+    for finding in findings(inventory(Linked(skipped="loaded by /lib/ld-musl-x86_64.so.1"))):
+        assert finding.status == Status.SKIP
+
+
+def linked(*files: Opened, **more: object) -> Inventory:
+    return inventory(Linked(looked_at=3, symbols=9, files=files, **more))
+
+
+def statuses(seen: Inventory, check: str) -> set[Status]:
+    return {f.status for f in ask(check, seen, "sm_120")}
+
+
+def test_the_drivers_libraries_are_the_hosts():
+    lib = MissingLibrary(name="libcuda.so.1", by="ext/_C.so")
+    opened = Opened(path="ext/_C.so", module=True, imported=True, libraries=(lib,))
+    assert statuses(linked(opened), SYMBOLS) == {Status.PASS}
+
+
+def test_what_only_some_machines_can_load_is_no_fault():
+    lib = MissingLibrary(name="libmpi.so.40", by="p/plugin.so")
+    for opened in (
+        Opened(path="p/plugin.so", module=False, libraries=(lib,)),
+        Opened(path="p/plugin.so", module=True, imported=False, libraries=(lib,)),
+    ):
+        assert statuses(linked(opened), SYMBOLS) == {Status.SKIP, Status.PASS}
+    opened = Opened(path="p/plugin.so", module=True, imported=True, libraries=(lib,))
+    assert statuses(linked(opened), SYMBOLS) == {Status.FAIL}
+
+
+def test_a_library_that_the_package_brings_is_its_own_affair():
+    lib = MissingLibrary(name="libp.so", by="p/_C.so", elsewhere=("p/lib/libp.so",))
+    opened = Opened(path="p/_C.so", module=True, imported=True, libraries=(lib,))
+    assert statuses(linked(opened), SYMBOLS) == {Status.PASS}
+
+
+def test_builds_for_several_cudas_in_one_package_are_no_fault():
+    lib = MissingLibrary(name="libcudart.so.11.0", by="b", others=("libcudart.so.13",))
+    opened = Opened(path="p/libp_cuda118.so", module=False, torch=True, libraries=(lib,))
+    assert statuses(linked(opened), SYMBOLS) == {Status.SKIP, Status.PASS}
+
+
+def test_pytorchs_own_spare_libraries_do_not_decide():
+    symbol = Unresolved(name="MPI_Init", by="torch/lib/libtorchtest.so")
+    opened = Opened(path="torch/lib/libtorchtest.so", module=False, torch=True, symbols=(symbol,))
+    assert Status.FAIL not in statuses(linked(opened), SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    "name", ["_Z", "_ZN", "_ZNSt", "_Z" + "N1a" * 400, "\x1b[2J", "_ZN3c10E\0"]
+)
+def test_names_that_nobody_can_read_are_shown_without_harm(name):
+    symbol = Unresolved(name=name, by="p/_C.so")
+    opened = Opened(path="p/_C.so", module=True, symbols=(symbol,), symbol_count=1)
+    (finding,) = (f for f in ask(SYMBOLS, linked(opened), "sm_120") if f.status == Status.FAIL)
+    assert finding.message.isprintable()
+    assert len(finding.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("PyUnstable_Module_SetGIL", "built for another Python than 3.11.7"),
+        ("aoti_torch_new_shim", "built against another PyTorch than torch 2.14.1+cu130"),
+        ("_ZN2at4_ops4mm34callE", "built against another PyTorch than torch 2.14.1+cu130"),
+        ("sox_open", "no library that it loads has it"),
+    ],
+)
+def test_what_is_missing_says_of_whom(name, message):
+    symbol = Unresolved(name=name, by="p/_C.so")
+    opened = Opened(path="p/_C.so", module=True, symbols=(symbol,), symbol_count=1)
+    (finding,) = (f for f in ask(SYMBOLS, linked(opened), "sm_120") if f.status == Status.FAIL)
+    assert message in finding.message
+    assert name in finding.message or "at::_ops" in finding.message
+
+
+def test_files_of_one_package_that_fail_alike_are_one_finding():
+    def opened(number: int, name: str) -> Opened:
+        lib = MissingLibrary(name=name, by=f"p/m{number}.so")
+        return Opened(path=f"p/m{number}.so", module=True, imported=True, libraries=(lib,))
+
+    files = [opened(n, "librmm.so") for n in range(40)]
+    clash = Unresolved(name=OLD_ERROR, by="p/n.so", near=OLD_ERROR + "__cxx11", near_in="torch/l")
+    files.append(Opened(path="p/n.so", module=False, torch=True, symbols=(clash,), symbol_count=1))
+    found = [f for f in ask(SYMBOLS, linked(*files), "sm_120") if f.status == Status.FAIL]
+    assert [f.subject for f in found] == ["p/m0.so", "p/n.so"]
+    assert "needs librmm.so" in found[0].message
+    assert "39 other file(s)" in found[0].message
+    assert len(found[0].evidence["files"]) == 40
+
+
+def test_a_copy_from_elsewhere_is_a_warning_and_names_both():
+    choice = Choice(
+        name="libcublas.so.12",
+        path="/usr/local/cuda/lib64/libcublas.so.12",
+        how="LD_LIBRARY_PATH",
+        opened="torch/_C.so",
+        others=("nvidia/cublas/lib/libcublas.so.12",),
+    )
+    (finding,) = ask(PLACE, linked(choices=(choice,)), "sm_120")
+    assert finding.status == Status.WARN
+    assert choice.path in finding.message
+    assert choice.others[0] in finding.message
+    assert finding.remedy == "unset LD_LIBRARY_PATH"
+
+
+def test_two_runtimes_in_one_process_are_a_warning():
+    seen = linked(majors=(("a/libcudart.so.12", "b/libcudart.so.13"),))
+    (finding,) = ask(PLACE, seen, "sm_120")
+    assert finding.status == Status.WARN
+
+
+def test_a_cudnn_that_compiles_everything_itself_needs_no_other_parts():
+    path = "nvidia/cudnn/lib/libcudnn.so.9"
+    owner = Distribution(
+        name="nvidia-cudnn-jit-cu12", version="9.1", record_digest=None, files=(path,)
+    )
+    by_name = (ByName(name="libcudnn_cnn.so.9", opener=path),)
+    seen = inventory(Linked(looked_at=1, by_name=by_name), owner)
+    (finding,) = ask(NAMES, seen, "sm_120")
+    assert (finding.status, finding.required) == (Status.WARN, False)
+
+
+def test_every_recipe_of_the_script_is_told_of_here():
+    named = {*FAULTS, "R15-nccl", "R16-cudnn", "R16-nvrtc", "R17-mixed", "R20", "R20b"}
+    assert set(RECIPES) == named | {n for n in RECIPES if n.endswith("-right")}
