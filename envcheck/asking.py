@@ -43,7 +43,10 @@ class Wish:
         catalog.stage(self.kernel_folders, kernels)
         smokes.mkdir()
         for number, file in self._files():
-            shutil.copyfile(file, smokes / f"{number}_{file.name}")
+            copy = smokes / f"{number}_{file.name}"
+            shutil.copyfile(file, copy)
+            copy.chmod(0o644)  # for whoever the user of an image is
+        smokes.chmod(0o755)
         return {"kernels": kernels, "smokes": smokes}
 
     def request(self, folders: dict[str, Path], seen: Seen, *, cache: str, read: bool) -> Request:

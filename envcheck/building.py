@@ -16,6 +16,7 @@ from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
 from envcheck.core.model import Environment, Image, Inventory, Rebuilt
 from envcheck.core.request import Collected, CompileRequest, Request
+from envcheck.core.variables import OF_AN_IMAGE
 from envcheck.engine import build_log, content_digest
 from envcheck.engine.content_digest import Content
 from envcheck.engine.protocol import Built, Engine, ImageFacts, Limits, Progress
@@ -34,8 +35,6 @@ _NO_NVCC = CudaKernels(
 )
 LIMITS = Limits(seconds=3600, memory=16 << 30, processes=4096)
 _SHOWN_DIFFERENCES = 200
-_TELLING = ("PYTORCH_VERSION", "TORCH_VERSION")
-"""Variables that say what is in an image; of the others no report speaks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,5 +293,5 @@ def image(reference: str, facts: ImageFacts) -> Image:
         id=facts.id,
         digests=facts.digests,
         labels=facts.labels,
-        variables={k: v for k, v in facts.variables.items() if k in _TELLING},
+        variables={k: v for k, v in facts.variables.items() if k in OF_AN_IMAGE},
     )

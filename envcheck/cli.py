@@ -103,6 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     one.add_argument(
         "--gpus",
+        type=options.gpus,
         metavar="WHICH",
         help="with --image and --arch native: the cards of the container, as docker run names"
         " them (all, 1, device=GPU-...)",

@@ -99,12 +99,17 @@ def fold(findings: Sequence[Finding], checks: Iterable[Check] = CHECKS) -> Verdi
     if Status.FAIL in statuses:
         return Verdict.INCOMPATIBLE
     answered = {f.check for f in deciding if f.status in (Status.PASS, Status.WARN)}
-    not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
-    needed = {check.id for check in checks if check.required} - not_asked
+    excused = {f.check for f in findings if _excused(f)}
+    needed = {check.id for check in checks if check.required} - excused
     nothing = not answered or not needed <= answered
     if Status.ERROR in statuses or Status.SKIP in statuses or nothing:
         return Verdict.INCONCLUSIVE
     return Verdict.COMPATIBLE
+
+
+def _excused(finding: Finding) -> bool:
+    """Say whether a check may have found nothing: not asked, or other checks judge what is there."""
+    return bool(finding.evidence.get("not_asked") or finding.evidence.get("elsewhere"))
 
 
 def reached(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Assurance:
@@ -214,7 +219,7 @@ def _line(
     not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
     without = f"; {len(not_asked)} checks were not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
-    if CHECKS[0].id in not_asked:
+    if CHECKS[0].id in {f.check for f in findings if _excused(f)}:
         passed = len({f.check for f in deciding})
         counted = f"{passed} check(s) found no fault"
     return f"{head}: {counted}{how}{partly}{without}{driver}"

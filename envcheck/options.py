@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 24 * 3600
+_GPUS = re.compile(r"all|[1-9]\d*|\"?device=[\w-]+(,[\w-]+)*\"?")
 
 
 def _target(text: str) -> Target | None:
@@ -66,6 +67,14 @@ def _seconds(text: str) -> float:
         message = f"{text!r} is not between 1s and {_LONGEST // 60}m"
         raise argparse.ArgumentTypeError(message)
     return seconds
+
+
+def gpus(text: str) -> str:
+    """Return what docker run would take for --gpus, as far as cards go."""
+    if not _GPUS.fullmatch(text):
+        message = f"{text!r} names no cards: all, a number, or device=0,GPU-..."
+        raise argparse.ArgumentTypeError(message)
+    return text
 
 
 def common(add: argparse.ArgumentParser) -> None:

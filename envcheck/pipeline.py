@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck import extension_results, sources
+from envcheck.core.artefacts import Adapter, Artefact, grouped
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import Inventory
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
 def scan(paths: list[str], progress: Progress) -> Inventory:
     """Read files, directories, wheels and archives; raises FileUnavailable when none is there."""
     files: dict[str, DeviceFile] = {}
+    made: list[Artefact] = []
+    adapters: list[Adapter] = []
     passed_over = 0
     for seen in sources.read_paths(paths, progress):
-        if seen.file is None:
+        if seen.artefact is not None:
+            made.append(seen.artefact)
+        elif seen.adapter is not None:
+            adapters.append(seen.adapter)
+        elif seen.file is None:
             passed_over += 1
         elif files.setdefault(seen.file.path, seen.file) != seen.file:
             # An archive may hold a name twice; which one an installer takes is its affair.
@@ -37,7 +44,13 @@ def scan(paths: list[str], progress: Progress) -> Inventory:
                 size=0,
                 problem="its archive holds several files of this name, and they differ",
             )
-    return Inventory(source="files", files=tuple(files.values()), passed_over=passed_over)
+    return Inventory(
+        source="files",
+        files=tuple(files.values()),
+        passed_over=passed_over,
+        artefacts=grouped(made),
+        adapters=tuple(adapters),
+    )
 
 
 def total_size(paths: list[str]) -> int:

@@ -11,16 +11,17 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from envcheck import unpack
+from envcheck.core.artefacts import AOT
 from envcheck.core.device_file import DeviceFile
 from envcheck.errors import FileUnavailable
 from envcheck.guest import archive, device_code, elf, fatbin
 from envcheck.guest.reading import open_regular, read_code
 from envcheck.inflate import inflate
+from envcheck.recognised import Seen, by_bytes, by_name
 
 # Names that never hold device code; everything else is told by content.
 _TEXT = frozenset([
@@ -34,14 +35,6 @@ _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
 # Kept free on the disk that members are streamed to.
 _RESERVE = 1 << 28
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One thing that a source gave: a file that was read, or a file of no interest."""
-
-    file: DeviceFile | None
-    """None for a file of a format that cannot hold device code."""
 
 
 Progress = Callable[[str, int], None]
@@ -131,11 +124,19 @@ def _read_file(path: str, progress: Progress, *, given: bool) -> Iterator[Seen]:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             yield _skip(name, "not a regular file, not opened")
+        elif made := by_name(path, name):
+            progress(name, status.st_size)
+            yield made
         elif not given and Path(path).suffix in _TEXT:
             progress(name, status.st_size)
             yield Seen(None)
         else:
             with open_regular(path) as handle:
+                if artefact := by_bytes(handle, name):
+                    yield Seen(None, artefact=artefact)
+                    if artefact.kind != AOT:
+                        progress(name, status.st_size)
+                        return
                 budget = unpack.Budget(status.st_size)
                 yield from _read_handle(handle, name, progress, budget, given=given, depth=0)
     except (OSError, ValueError) as error:

@@ -186,10 +186,18 @@ class _Bounded(io.RawIOBase):
         return True
 
 
+def open_zip(handle: IO[bytes]) -> zipfile.ZipFile:
+    """Open a zip whose tables are no larger than real ones; raises one of `UNREADABLE`."""
+    return zipfile.ZipFile(_Bounded(handle))
+
+
 def zip_members(handle: IO[bytes], _budget: Budget) -> Iterator[Member]:
     """Yield the members of a zip in the order in which they are stored."""
-    with zipfile.ZipFile(_Bounded(handle)) as archive:
+    with open_zip(handle) as archive:
         for info in sorted(archive.infolist(), key=lambda i: i.header_offset):
+            if not info.filename:  # Python's own is_dir() trips over it
+                message = "a member without a name"
+                raise zipfile.BadZipFile(message)
             link = stat.S_ISLNK(info.external_attr >> 16)
             if not info.is_dir() and not link:
                 opened = partial(_open, archive, info)

@@ -15,7 +15,7 @@ static int number(const char *name, int without)
 { const char *text = getenv(name); return text ? atoi(text) : without; }
 int cuInit(unsigned flags)
 { if (getenv("FAKE_CRASH")) abort(); return number("FAKE_INIT", 0); }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDriverGetVersion(int *version) { *version = number("FAKE_VERSION", 13000); return 0; }
 int cuGetErrorName(int code, const char **name)
 {
     *name = code == 100 ? "CUDA_ERROR_NO_DEVICE" : code == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : 0;

@@ -52,7 +52,7 @@ def test_a_part_is_skipped_with_its_reason_unless_it_is_required(
     [
         ([], 0, "1 skipped"),
         (["-m", "gpu"], 0, "1 skipped"),
-        (["--require", "gpu"], 1, "--require gpu: Skipped: no card: "),
+        (["--require", "gpu"], 1, "--require gpu: Skipped: no "),
         (["--require", "docker"], 0, "1 skipped"),
     ],
 )

@@ -40,7 +40,8 @@ def _of_torch(question: Question, executed: Executed) -> Finding:
                              " was run", required=False, evidence=evidence)  # fmt: skip
     if executed.torch is not None and executed.cuda is None:
         message = f"torch {executed.torch} is built without CUDA: it cannot use the card"
-        remedy = install_command(question.sm)
+        # Of the same version: pip would keep the build that is there.
+        remedy = install_command(question.sm).replace(" --upgrade ", " --force-reinstall ")
         return CHECK.finding("torch", Status.FAIL, message, remedy=remedy, evidence=evidence)
     if _OLD_DRIVER in said:
         told = executed.cards.driver if executed.cards is not None else None
@@ -72,6 +73,11 @@ def _of_card(question: Question, executed: Executed, card: Card) -> Iterator[Fin
         remedy = "nvidia-smi names it; end it, or use another card"
         yield CHECK.finding(card.name, Status.WARN, message, remedy=remedy, domain=Domain.HOST,
                             evidence=evidence)  # fmt: skip
+    if question.target.card is not None and question.target.name == question.target.sm:
+        message = f"no architecture of the catalogue has {card.sm}: its limits are the card's own"
+        yield CHECK.finding(
+            card.name, Status.WARN, message, domain=Domain.ENVCHECK, evidence=evidence
+        )
     limit, known = card.shared_memory_per_block, question.target.shared_memory_per_block
     if limit is not None and known is not None and limit != known:
         message = (

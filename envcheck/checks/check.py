@@ -51,7 +51,10 @@ class Question:
         """Why there is nothing that ran to look at."""
         other = self.inventory.executed
         if other is None:
-            return "nothing was run: `envcheck check --arch native` does that on a GPU machine"
+            return (
+                "nothing was run: `envcheck check --arch native` does that on a GPU machine"
+                " (in an image, with --gpus all)"
+            )
         if other.card is None:
             return f"nothing could be run: {other.message or other.outcome.status}"
         return f"run on {other.card.name} ({other.card.sm}), which says nothing about {self.sm}"

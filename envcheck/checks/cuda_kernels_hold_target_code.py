@@ -11,6 +11,8 @@ from envcheck.core.compiled import CudaKernel, CudaKernels
 from envcheck.core.model import Assurance, Domain, Finding, Json, Status
 from envcheck.core.sm import Sm
 
+_NO_TORCH = "No module named 'torch'"
+
 
 def _run(question: Question) -> Iterator[Finding]:
     compiled = question.compiled
@@ -22,6 +24,8 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("kernels", "no CUDA C++ kernel was asked for")
     elif cuda.outcome.status == "not-applicable":
         yield CHECK.skip("kernels", cuda.message or "they cannot be built here")
+    elif _NO_TORCH in cuda.message:
+        yield CHECK.skip("kernels", "no PyTorch is in the environment, which builds them")
     elif not cuda.outcome.ok:
         message = f"nothing was built: {cuda.message or cuda.outcome.status}"
         found = CHECK.finding("kernels", Status.FAIL, message, domain=Domain.PACKAGE)

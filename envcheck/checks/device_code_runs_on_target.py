@@ -46,7 +46,13 @@ def _run(question: Question) -> Iterator[Finding]:
         else:
             yield _judge(file, known[file.path], question)
     yield from _nothing_loaded(question)
-    if question.inventory.passed_over:
+    inventory = question.inventory
+    judged = any(f.skipped is None for f in inventory.files)
+    if not judged and (inventory.artefacts or inventory.adapters):
+        # What was given is judged, by the checks for it.
+        reason, evidence = "only artefacts were given, other checks judge them", {"elsewhere": True}
+        yield CHECK.finding("(files)", Status.SKIP, reason, required=False, evidence=evidence)
+    elif question.inventory.passed_over:
         count = question.inventory.passed_over
         yield CHECK.skip("(other files)", f"{count} of no format that holds device code")
     elif not question.inventory.files:

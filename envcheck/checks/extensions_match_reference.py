@@ -26,7 +26,7 @@ def _run(question: Question) -> Iterator[Finding]:
     yield from (ran.judge(CHECK, question, name, runs) for name, runs in groups)
     uncovered = list(_uncovered(question, executed))
     for name, why in uncovered:
-        remedy = f'[[extensions]] name = "{name}", smoke = "path.py:function" in envcheck.toml'
+        remedy = 'name it in envcheck.toml: [[extensions]] name = ..., smoke = "path.py:function"'
         yield CHECK.finding(name, Status.WARN, why, remedy=remedy)
     if not groups and not uncovered:
         yield CHECK.skip("extensions", "none is installed")

@@ -101,15 +101,16 @@ def judge(check: Check, question: Question, subject: str, runs: list[Run]) -> Fi
         return check.finding(subject, Status.SKIP, finding.message, required=False,
                              evidence=evidence)  # fmt: skip
     tail = f"; {len(left_out)} {left_out[0].message}" if left_out else ""
-    message = f"{_praise(done)}{tail}"
+    message = f"{_praise(done, evidence['share'])}{tail}"
     return check.finding(subject, Status.PASS, message, domain=domain, evidence=evidence)
 
 
-def _praise(done: list[Run]) -> str:
+def _praise(done: list[Run], share: Json) -> str:
     worsts = [o.worst for r in done for o in r.outputs if o.worst is not None]
     exact = sum(o.exact is True for r in done for o in r.outputs)
     seconds = sum(r.outcome.milliseconds for r in done) / 1000
-    parts = [f"{len(done)} runs in {seconds:.1f} s"]
+    part = f" ({share:.1%} of all)" if isinstance(share, float) else ""
+    parts = [f"{len(done)} runs in {seconds:.1f} s{part}"]
     parts += [f"at most {max(worsts):.2g} of the bound"] if worsts else []
     parts += [f"{exact} outputs exact to the last bit"] if exact else []
     return ", ".join(parts)

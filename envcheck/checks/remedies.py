@@ -14,6 +14,8 @@ def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
     """Return the command that is most likely to help with this file."""
     sm = question.sm
     if result.reason == "ptx-newer-than-driver" and result.least_driver is not None:
+        if sm.silicon < 75 and result.least_driver[0] > cuda.LAST_BRANCH_BELOW_SM_75:
+            return "use a package built with an older CUDA: no driver for this card is newer"
         return f"use a host with driver {cuda.driver_text(result.least_driver)} or newer"
     if file.path.rpartition("!/")[2].startswith("torch/"):
         return install_command(sm) or f"build PyTorch from source for {sm}"

@@ -67,6 +67,10 @@ LEAST_ISA: dict[str, Version] = {
 # ("The release 580 series will be the last to support ... Maxwell, Pascal, and Volta").
 LAST_BRANCH_BELOW_SM_75 = 580
 
+# The last toolkit whose nvcc builds for SMs below sm_75. Source: nvcc 13.0.88, which answers
+# compute_70 with "Unsupported gpu architecture"; ptxas 13.5 refuses `-arch` below sm_75.
+LAST_TOOLKIT_BELOW_SM_75: Version = (12, 9)
+
 
 def parse_version(text: str) -> Version:
     """Read `580.65.06` as (580, 65, 6); raises ValueError when it is not dotted numbers."""

@@ -58,6 +58,8 @@ class Measured:
     the output is not finite."""
     exact: bool | None = None
     """Whether it is what must come out to the last bit; None where roundings are allowed."""
+    reference: str = "cpu"
+    """Where float64 was computed: `cuda` where the CPU would have taken too long."""
     same_again: bool | None = None
     """Whether a second call gave the same bytes; None where there was none."""
 

@@ -60,6 +60,16 @@ FORMATS = {
     "tf32-operands": Format(roundoff=2.0**-9, least=0.0),
     "fp16": Format(roundoff=2.0**-11, least=2.0**-25),
     "bf16": Format(roundoff=2.0**-8, least=2.0**-126),
+    # Four bits of exponent and three of mantissa (OCP 8-bit Floating Point Specification, 5.1).
+    "fp8e4nv": Format(roundoff=2.0**-4, least=0.0),
+    # Codes of a few bits: half of the widest gap between two of them, in units of the largest
+    # number (or, for int4, of the range) of the block that shares a scale.
+    "int8-codes": Format(roundoff=0.5 / 127, least=0.0),
+    "int4-codes": Format(roundoff=0.5 / 15, least=0.0),
+    # Between -1 and the next code (QLoRA, arXiv 2305.14314, appendix E).
+    "nf4-codes": Format(roundoff=(1 - 0.6961928009986877) / 2, least=0.0),
+    # 64 codes from 0.1 to 1, and 1 itself (8-bit optimizers, arXiv 2110.02861, section 1.3).
+    "dynamic8-codes": Format(roundoff=0.9 / 64 / 2, least=0.0),
 }
 
 

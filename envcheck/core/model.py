@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from envcheck.core.artefacts import Adapter, Artefact
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.executed import Executed
+from envcheck.core.installed import Installed
 from envcheck.core.linking import Linked
+from envcheck.core.tools import Tools
 
 Json = object
 """Any JSON value; lists are tuples."""
@@ -162,13 +165,21 @@ class Environment:
     triton: Triton | None = None
     driver: str | None = None
     """NVIDIA kernel driver of this machine, None when there is none."""
+    compat: tuple[str, ...] = ()
+    """Drivers whose libcuda a package for forward compatibility (cuda-compat) brings."""
     image: Image | None = None
     """None for an environment that is not in an image."""
     content: str | None = None
     """`sha256:...` over everything in the image or folder, as
     `envcheck.engine.content_digest` describes it; None where it was not computed."""
     variables: Mapping[str, str] | None = None
-    """Environment variables that choose between the files of a package."""
+    """Environment variables that choose between the files of a package, and between cards."""
+    installed: Installed | None = None
+    """What the packages' metadata says, and whether their files agree; None where unread."""
+    tools: Tools | None = None
+    """What a job would compile with; None where that was not looked for."""
+    caches: tuple[Artefact, ...] | None = None
+    """What lies in the caches that a job here would use; None where that was not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +205,10 @@ class Inventory:
     passed_over: int = 0
     """Files that were seen and are of no format that can hold device code."""
     environment: Environment | None = None
+    artefacts: tuple[Artefact, ...] = ()
+    """Caches, packages and engines among files that were given."""
+    adapters: tuple[Adapter, ...] = ()
+    """LoRA adapters among files that were given."""
     compiled: Compiled | None = None
     """None where nothing was compiled."""
     executed: Executed | None = None

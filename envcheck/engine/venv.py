@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envcheck.core.request import Request
+from envcheck.core.variables import HIDDEN
 from envcheck.engine import content_digest, local, venv_build
 from envcheck.engine import recipe as recipes
 from envcheck.engine.content_digest import Content, Read
@@ -161,7 +162,7 @@ class Venv:
         variables |= {"TMPDIR": str(folder.scratch)}
         if limits.gpus is None:
             # As in a container: a card is not the guest's business.
-            variables |= {"CUDA_VISIBLE_DEVICES": ""}
+            variables |= {"CUDA_VISIBLE_DEVICES": "", HIDDEN: "1"}
         interpreter = python or local.resolve(reference)
         with folder.with_scratch():
             return local.run_guest(

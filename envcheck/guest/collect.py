@@ -10,10 +10,19 @@ from collections.abc import Iterator
 
 from envcheck.core.model import Distribution, Environment
 from envcheck.core.request import Collected, Place
-from envcheck.guest import distributions, linking, nvidia_module, torch_facts
+from envcheck.core.variables import HIDDEN, OF_A_JOB
+from envcheck.guest import (
+    artefacts,
+    cuda_compat,
+    distributions,
+    installed,
+    linking,
+    nvidia_module,
+    tools,
+    torch_facts,
+)
 from envcheck.guest.distributions import visible
 
-_VARIABLES = ("BNB_CUDA_VERSION",)
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
 
 
@@ -24,11 +33,13 @@ def collect(path: list[str], *, read: bool) -> Collected:
     """
     folders = site_folders(path)
     found = distributions.read_all(folders)
+    metadata = installed.read(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
     torches = [t for t in map(torch_facts.read_torch, folders) if t is not None]
     versions = {d.name: d.version for d in found}
     triton = versions.get("triton") or versions.get("pytorch-triton")
     tritons = [torch_facts.read_triton(f, triton) for f in folders] if triton else []
+    cuda = torches[0].cuda if torches else None
     environment = Environment(
         python=platform.python_version(),
         implementation=sys.implementation.name,
@@ -39,10 +50,13 @@ def collect(path: list[str], *, read: bool) -> Collected:
         torch=torches[0] if torches else None,
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
-        variables={k: os.environ[k] for k in _VARIABLES if k in os.environ},
+        compat=cuda_compat.versions(),
+        variables=_variables(),
+        installed=metadata,
+        tools=tools.look(cuda=cuda),
+        caches=artefacts.of_job(cuda=cuda),
     )
     places = tuple(_places(folders, found))
-    cuda = torches[0].cuda if torches else None
     linked = linking.link(sys.executable, places, folders, cuda=cuda)
     if not read:
         return Collected(environment=environment, places=places, linked=linked)
@@ -51,6 +65,12 @@ def collect(path: list[str], *, read: bool) -> Collected:
 
     files = tuple(read_place(p.absolute, p.path, inflate) for p in places)
     return Collected(environment=environment, files=files, linked=linked)
+
+
+def _variables() -> dict[str, str]:
+    """Return those variables that a job would have too, which a mask of our own is not."""
+    found = {k: os.environ[k] for k in OF_A_JOB if k in os.environ}
+    return {k: v for k, v in found.items() if HIDDEN not in os.environ or "VISIBLE" not in k}
 
 
 def site_folders(path: list[str]) -> list[str]:

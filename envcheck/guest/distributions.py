@@ -72,7 +72,7 @@ def _read(entry: metadata.Distribution) -> Distribution:
     # A broken installation may have no METADATA; it is named by its folder then.
     text = next(filter(None, (_text(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
     headers = HeaderParser().parsestr(text)
-    rows, digest, problem = _record(_raw(entry, "RECORD"))
+    rows, digest, problem = _record(raw(entry, "RECORD"))
     return Distribution(
         name=normalise(str(headers["Name"] or visible(folder))),
         version=str(headers["Version"] or "unknown"),
@@ -101,13 +101,18 @@ def _text(entry: metadata.Distribution, name: str) -> str | None:
         return None
 
 
-def _raw(entry: metadata.Distribution, name: str) -> bytes | None:
+def raw(entry: metadata.Distribution, name: str) -> bytes | None:
     """Return the bytes of one file of a dist-info directory, None when there are none to read."""
     folder: Any = getattr(entry, "_path", None)
     try:
         return None if folder is None else bytes(folder.joinpath(name).read_bytes())
     except (OSError, ValueError, KeyError):
         return None
+
+
+def record_rows(entry: metadata.Distribution) -> list[tuple[str, str, str]]:
+    """Return path, hash and size of each row of RECORD, none where it cannot be parsed."""
+    return _record(raw(entry, "RECORD"))[0]
 
 
 def _record(raw: bytes | None) -> tuple[list[tuple[str, str, str]], str | None, str | None]:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from envcheck.guest import trial, words
+from envcheck.guest import pipes, words
 
 _TELLING = re.compile(
     r"fall(s|ing|en)? ?back|fell back|fallback|skipp|not a recognized|not compiled with"
@@ -68,13 +68,13 @@ def to_stderr(path: str) -> Iterator[list[str]]:
         with contextlib.suppress(OSError):
             os.write(real, written)
         os.close(real)
-        found += telling(trial.told(written.splitlines()))
+        found += telling(pipes.told(written.splitlines()))
 
 
 def left_in(path: str) -> list[str]:
     """Return the last lines that a crash left in the file of `to_stderr`."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as handle:
-        return trial.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
+        return pipes.told(handle.read(_MAX_WRITTEN).splitlines())[-_MAX_LINES:]
     return []
 
 
@@ -93,17 +93,28 @@ class _Log(logging.Handler):
 
 def to_kernels(call: Callable[[], object]) -> tuple[str, ...]:
     """Return the names of the kernels and copies that a call starts on the card."""
-    profiler: Any = importlib.import_module("torch.profiler")
     cuda: Any = importlib.import_module("torch.cuda")
     device: Any = importlib.import_module("torch.autograd").DeviceType.CUDA
     cuda.synchronize()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+        with _profile() as profile:
             call()
             cuda.synchronize()
-        names = [event.name for event in profile.events() if event.device_type == device]
+        events = getattr(profile, "profiler", profile).function_events or ()
+        names = [event.name for event in events if event.device_type == device]
     return kernels_among(names)
+
+
+def _profile() -> Any:
+    """Return a session of the profiler, for the card alone."""
+    low: Any = importlib.import_module("torch.autograd.profiler")
+    try:
+        # Not torch.profiler's, which imports the compiler of torch, for seconds.
+        return low.profile(use_cpu=False, use_device="cuda", use_kineto=True)
+    except TypeError:  # an older torch, which has no use_device
+        high: Any = importlib.import_module("torch.profiler")
+        return high.profile(activities=[high.ProfilerActivity.CUDA])
 
 
 def kernels_among(names: Iterable[str]) -> tuple[str, ...]:

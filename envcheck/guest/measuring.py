@@ -23,6 +23,9 @@ from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensor, Ten
 from envcheck.guest.ops.torches import torch
 from envcheck.guest.spent import Spent
 
+_MANY = 1 << 24
+"""Elements of all operands beyond which the CPU takes seconds for a reference; none of the
+catalogue has a quarter of that, sizes of jobs may."""
 _LARGEST = 1e300
 """Stands for infinity, which documents do not know."""
 
@@ -109,6 +112,7 @@ class _Measurement:
 
     def __init__(self, task: Task, spent: Spent) -> None:
         self.task, self.spent, op, case = task, spent, task.op, task.case
+        self.referred = "cpu"
         kind = "fp32" if task.dtype == "tf32" else task.dtype
         self.draw = Operands(kind, seed=task.own_seed, pattern=case.pattern, device=task.device)
         with spent.on("operands"):
@@ -190,13 +194,28 @@ class _Measurement:
         return outputs, round((time.perf_counter() - started) * 1000, 3)
 
     def _expected(self, given: Tensors) -> Mapping[str, Expected]:
-        whole = {
-            name: tensor.detach().to("cpu", torch().float64)
-            if tensor.is_floating_point()
-            else tensor.cpu()
-            for name, tensor in {**self.operands, **given}.items()
-        }
-        return self.task.op.reference(whole, self.task.case)
+        """Compute the reference in float64, on the CPU as long as that does not take too long."""
+        tensors = {**self.operands, **given}
+        where = self.task.device if sum(map(_numel, tensors.values())) > _MANY else "cpu"
+        self.referred = where
+        try:
+            # What a reference makes itself, such as a mask, must lie where its operands do.
+            with torch().device(where):
+                whole = {
+                    name: tensor.detach().to(where, torch().float64)
+                    if tensor.is_floating_point()
+                    else tensor.to(where)
+                    for name, tensor in tensors.items()
+                }
+                expected = self.task.op.reference(whole, self.task.case)
+        except torch().OutOfMemoryError as error:
+            message = (
+                f"left out: its float64 reference does not fit into the card's memory: {error}"
+            )
+            raise NotApplicable(message[:300]) from None
+        return (
+            {name: _on_cpu(each) for name, each in expected.items()} if where != "cpu" else expected
+        )
 
     def _compare(self, name: str, first: Tensor, second: Tensor, expected: Expected) -> Measured:
         digest = _digest(first)
@@ -213,8 +232,13 @@ class _Measurement:
             device=first.device.type,
             sha256=digest,
             same_again=again,
+            reference=self.referred,
             **worst,
         )
+
+
+def _on_cpu(expected: Expected) -> Expected:
+    return {k: v.cpu() if torch().is_tensor(v) else v for k, v in expected.items()}
 
 
 def compare(
@@ -232,8 +256,10 @@ def compare(
         raise ValueError(message)
     if exactly:
         facts["exact"] = bool(numbers.double().equal(value.to(numbers.dtype).double()))
-    if finite:
-        bounded = "magnitude" in expected
+    bounded = "magnitude" in expected
+    if facts["exact"] and not numbers.is_floating_point():
+        facts |= {"relative": 0.0, "worst": 0.0 if bounded else None}
+    elif finite:
         value = value.double()
         magnitude = expected["magnitude"].double() if bounded else value.abs()
         full = {"terms": 1, **expected, "value": value, "magnitude": magnitude}

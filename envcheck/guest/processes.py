@@ -22,6 +22,7 @@ from envcheck.core.compiled import Outcome
 from envcheck.core.executed import Group
 from envcheck.core.sm import Sm
 from envcheck.guest import listening, measuring, memory, trial, words
+from envcheck.guest.ahead import Ahead
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.spent import Spent
@@ -58,11 +59,20 @@ class _Costs:
 
 
 def run(
-    tasks: Sequence[Task], limits: Limits, journal: Journal, folder: str, meanwhile: Thread
+    tasks: Sequence[Task],
+    limits: Limits,
+    journal: Journal,
+    folder: str,
+    meanwhile: Thread,
+    ahead: Ahead | None = None,
 ) -> None:
-    """Run tasks; `meanwhile` is started once they are under way, and waited for by the caller."""
+    """Run tasks; `meanwhile` is started once they are under way, and waited for by the caller.
+
+    `ahead` is a process that waits to run them.
+    """
     costs, lost = _Costs(), Counter[str]()
-    left = _without_those_not_for(tasks, limits.sm, journal)
+    left = fitting(tasks, limits.sm)
+    _not_for(tasks, limits.sm, journal)
     while left:
         if limits.left <= 0:
             _not_run(left, _no_time(limits), journal)
@@ -70,9 +80,15 @@ def run(
         if meanwhile.is_alive():
             meanwhile.join()  # a fork would keep the locks that an import holds, for ever
         own, started = Journal(os.path.join(folder, "own")), time.monotonic()
-        deadline = sum(task.op.deadline for task in left) + START_SECONDS
-        work = partial(_run_tasks, left, own)
-        ended = trial.run(work, deadline=min(deadline, limits.left), meanwhile=meanwhile)
+        deadline = min(sum(task.op.deadline for task in left) + START_SECONDS, limits.left)
+        if ahead is not None:
+            own = ahead.journal
+            if meanwhile.ident is None:
+                meanwhile.start()
+            ended, ahead = ahead.take_turn(deadline), None
+        else:
+            work = partial(run_tasks, left, own)
+            ended = trial.run(work, deadline=deadline, meanwhile=meanwhile)
         done = _take_over(left, own, ended.outcome, limits, journal)
         _count(left[:done], own, time.monotonic() - started, costs)
         name = left[done - 1].op.name
@@ -90,18 +106,17 @@ def run(
     journal.write("spent", costs.spent.rounded())
 
 
-def _without_those_not_for(
-    tasks: Sequence[Task], sm: Sm | None, journal: Journal
-) -> Sequence[Task]:
-    """Leave out, with the reason, what the card has no instructions for."""
-    kept = []
+def fitting(tasks: Sequence[Task], sm: Sm | None) -> Sequence[Task]:
+    """Return the tasks that the card has instructions for."""
+    return [t for t in tasks if sm is None or sm >= Sm.parse(t.op.dtypes[t.dtype].min_sm)]
+
+
+def _not_for(tasks: Sequence[Task], sm: Sm | None, journal: Journal) -> None:
+    """Tell the reason for what the card has no instructions for."""
     for task in tasks:
         least = task.op.dtypes[task.dtype].min_sm
         if sm is not None and sm < Sm.parse(least):
             _not_run([task], f"{task.op.name} with {task.dtype} needs {least}", journal)
-        else:
-            kept.append(task)
-    return kept
 
 
 def _no_time(limits: Limits) -> str:
@@ -116,7 +131,7 @@ def _not_run(tasks: Iterable[Task], why: str, journal: Journal, told: int = 0) -
             journal.write("run", task.run(direction, outcome))
 
 
-def _run_tasks(tasks: Sequence[Task], journal: Journal) -> None:
+def run_tasks(tasks: Sequence[Task], journal: Journal) -> None:
     """Run tasks until one leaves the card unusable; runs in a child of its own."""
     gc.freeze()  # torch's own objects are hundreds of thousands; what a call leaves is few
     measuring.start(tasks[0].device, threads=_MAX_THREADS)

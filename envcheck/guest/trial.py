@@ -14,10 +14,8 @@ below it during `run_all` is taken for a trial's leftovers.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
-import re
 import selectors
 import signal
 import sys
@@ -30,16 +28,12 @@ from threading import Thread
 from typing import IO, NoReturn
 
 from envcheck.core.compiled import Outcome
-from envcheck.guest import forked
+from envcheck.guest import forked, pipes
 from envcheck.guest.forked import LIBC, SET_SUBREAPER, Work
 
 _PATIENCE = 5.0
 """Seconds that a killed child may take to go (one that waits for a GPU driver does not go)."""
 _MAX_ANSWER = 1 << 26
-_HEAD_BYTES, _TAIL_BYTES = 1 << 13, 1 << 14
-_HEAD_LINES, _TAIL_LINES, _LINE = 10, 20, 500
-# How `faulthandler` writes a frame, and the one below which a child's own work begins.
-_FRAME, _LAST_FRAME = re.compile(r'  File ".*", line \S+ in '), f'"{forked.__file__}", line '
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +94,27 @@ def run_all(
     return tuple(finished[index] for index in range(len(works)))
 
 
+class Aside:
+    """A piece of work that goes on in a child of its own while others are run; see `run_all`."""
+
+    def __init__(self, work: Work, *, deadline: float) -> None:
+        LIBC.prctl(SET_SUBREAPER, 1, 0, 0, 0)
+        self._child = _Child(work, deadline, None)
+
+    def wait(self, seconds: float) -> Trial:
+        """Wait for it so long at most, then end it; may be called once."""
+        self._child.until = min(self._child.until, time.monotonic() + max(seconds, 0))
+        try:
+            while not self._child.ended():
+                _listen([self._child])
+        except BaseException:
+            self._child.kill()
+            raise
+        finally:
+            ended = self._child.finish()
+        return ended
+
+
 def program(arguments: Sequence[str], environment: dict[str, str] | None = None) -> Work:
     """Return work that is another program: its outcome is `exited` with the code it gave."""
 
@@ -116,7 +131,7 @@ class _Child:
     def __init__(self, work: Work, deadline: float, memory: int | None) -> None:
         self.answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `finish`
         (out, child_out), (err, child_err) = os.pipe(), os.pipe()
-        self.streams = {"stdout": _Stream(out), "stderr": _Stream(err)}
+        self.streams = {"stdout": pipes.Stream(out), "stderr": pipes.Stream(err)}
         for standard in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 standard.flush()
@@ -194,63 +209,6 @@ class _Child:
         except (ValueError, TypeError, KeyError, RecursionError):
             error = f"its answer of {len(answer)} bytes is unreadable or too long"
             return Outcome(status="raised", error=error), None
-
-
-class _Stream:
-    """One pipe from a child: reads all of it, keeps its first and last bytes."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        os.set_blocking(descriptor, False)
-        self.head, self.tail, self.cut, self.closed = b"", b"", False, False
-
-    def read(self) -> bool:
-        """Read what is there; False when there is no more now."""
-        try:
-            chunk = os.read(self.descriptor, 1 << 16)
-        except BlockingIOError:
-            return False
-        if not chunk:
-            self.closed = True
-            return False
-        room = _HEAD_BYTES - len(self.head)
-        self.head += chunk[:room]
-        self.tail += chunk[room:]
-        if len(self.tail) > _TAIL_BYTES:
-            self.tail, self.cut = self.tail[-_TAIL_BYTES:], True
-        return True
-
-    def drain(self) -> None:
-        """Read the rest, a bounded part of it: a process that got away may still write."""
-        for _ in range(1000):
-            if not self.read():
-                return
-
-    def lines(self) -> tuple[str, ...]:
-        """Return the lines that were kept; `...` stands for those that were not."""
-        if self.cut:
-            head, tail = self.head.splitlines(), self.tail.splitlines()[1:]
-            kept = [*told(head)[:_HEAD_LINES], "...", *told(tail)[-_TAIL_LINES:]]
-        else:
-            kept = told((self.head + self.tail).splitlines())
-            if len(kept) > _HEAD_LINES + _TAIL_LINES + 1:
-                kept = [*kept[:_HEAD_LINES], "...", *kept[-_TAIL_LINES:]]
-        return tuple(kept)
-
-
-def told(lines: Iterable[bytes]) -> list[str]:
-    """Return lines as text, those that repeat once, without the parent's part of a stack."""
-    told: list[str] = []
-    of_parent = False
-    for line, same in itertools.groupby(lines):
-        text = line.decode("utf-8", "backslashreplace")[:_LINE].rstrip()
-        of_parent = _FRAME.match(text) is not None and (of_parent or _LAST_FRAME in text)
-        if not of_parent:
-            told.append(text)
-            more = sum(1 for _ in same) - 1
-            if more:
-                told.append(f"... ({more} more)")
-    return told
 
 
 def _listen(running: Iterable[_Child]) -> None:

@@ -24,10 +24,11 @@ def ops(request: ExecuteRequest) -> tuple[Op, ...]:
         found += [named.op(call) for call in request.smokes]
     if "ops" in request.parts:
         found += [with_sizes(op, request.sizes) for op in catalogue.OPS]
+    kernels = kernel_ops.ops(request)
+    found += [op for op in kernels if op.part == "triton"]
     if "extensions" in request.parts:
         found += [replace(op, part="extensions") for s in installed() for op in s.ops]
-    kernels = kernel_ops.ops(request)
-    found += sorted(kernels, key=lambda op: request.parts.index(op.part))
+    found += [op for op in kernels if op.part == "cuda"]
     return tuple(found)
 
 

@@ -12,11 +12,13 @@ import contextlib
 import importlib
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from threading import Thread
 from typing import Any
@@ -26,6 +28,7 @@ from envcheck.core.executed import Card, Executed, Smoked
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
 from envcheck.guest import card, kernel_ops, processes, trial, words
+from envcheck.guest.ahead import Ahead
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
 from envcheck.guest.ops import catalogue, settings
@@ -34,6 +37,10 @@ from envcheck.guest.processes import START_SECONDS, Limits
 from envcheck.guest.spent import Spent
 
 _IMPORT_SECONDS = 120
+_BEHIND = 10
+"""How nicely is compiled while something runs on the card, whose times are measured."""
+_FOR_EACH = 4
+"""Processors for each process that imports ahead; references take as many threads."""
 _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
 """What torch imports when it first computes a gradient."""
 
@@ -111,28 +118,60 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
         sm = Sm.parse(seen.value["card"]["sm"])
     limits = Limits(until=started + request.budget, budget=request.budget, sm=sm)
     batches = _batches(request, ops)
+    compiling = _compiling(request, batches, limits)
+    waiting: dict[int, Ahead] = {}
     for number, tasks in enumerate(batches):
         with spent.on("imports"):
             known.wait(aside, limits.left)
             if limits.left > 0:
                 known.bring(_imports(tasks))
-        _get_ready(tasks[0].op.part, request, limits, ready, spent)
-        after = batches[number + 1 : number + 2]
-        aside = known.thread([name for each in after for name in _imports(each)])
-        processes.run(tasks, limits, journal, folder, aside)
+        part = tasks[0].op.part
+        with spent.on("compiling") if part in ("triton", "cuda") else contextlib.nullcontext():
+            if part == "triton" and compiling is not None:
+                compiling.wait(limits.left)
+                compiling = None
+            elif part == "cuda":
+                ready(limits.left)
+        waiting |= _sent_ahead(batches, number, waiting, limits, folder)
+        aside = known.thread(_imports_ahead(batches[number + 1 :]))
+        processes.run(tasks, limits, journal, folder, aside, waiting.pop(number, None))
+    for process in waiting.values():
+        process.leave()
     journal.write("spent", spent.rounded())
 
 
-def _get_ready(
-    part: str, request: ExecuteRequest, limits: Limits, ready: Ready, spent: Spent
-) -> None:
-    """Have kernels compiled that are launched next."""
-    if part == "triton" and limits.sm is not None:
-        with spent.on("compiling"):
-            kernel_ops.precompile(request, limits.sm, limits.left)
-    elif part == "cuda":
-        with spent.on("compiling"):
-            ready(limits.left)
+def _sent_ahead(
+    batches: Sequence[Sequence[Task]],
+    number: int,
+    waiting: Mapping[int, Ahead],
+    limits: Limits,
+    folder: str,
+) -> dict[int, Ahead]:
+    """Have the next extensions imported while a batch runs: as many as leave it processors."""
+    room = max(1, len(os.sched_getaffinity(0)) // _FOR_EACH) - len(waiting)
+    later = range(number + 1, len(batches))
+    wanted = [n for n in later if n not in waiting and batches[n][0].op.part == "extensions"]
+    sent = {}
+    for n in wanted[: max(room, 0)] if limits.left > 0 else ():
+        tasks, file = processes.fitting(batches[n], limits.sm), os.path.join(folder, f"own{n}")
+        if tasks:
+            sent[n] = Ahead(tasks, processes.run_tasks, file, deadline=limits.left)
+    return sent
+
+
+def _compiling(
+    request: ExecuteRequest, batches: Sequence[Sequence[Task]], limits: Limits
+) -> trial.Aside | None:
+    """Have Triton kernels compiled behind what runs before them; None where there are none."""
+    sm = limits.sm
+    if sm is None or all(tasks[0].op.part != "triton" for tasks in batches):
+        return None
+
+    def work() -> None:
+        os.nice(_BEHIND)
+        kernel_ops.precompile(request, sm, limits.left)
+
+    return trial.Aside(work, deadline=limits.left)
 
 
 def _describe() -> dict[str, Any]:
@@ -163,7 +202,19 @@ def _imports(tasks: Iterable[Task]) -> list[str]:
     return list(dict.fromkeys(name for task in tasks for name in task.op.imports))
 
 
+def _imports_ahead(batches: Iterable[Sequence[Task]]) -> list[str]:
+    """Return what the next of these that needs any long import needs, so far as it is not there."""
+    missing = ([n for n in _imports(tasks) if n not in sys.modules] for tasks in batches)
+    return next(filter(None, missing), [])
+
+
 def _batches(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
+    """Return the tasks of each process, part after part as the operations come."""
+    parts = groupby(ops, key=lambda op: op.part)
+    return [batch for _, group in parts for batch in _of_part(request, list(group))]
+
+
+def _of_part(request: ExecuteRequest, ops: Sequence[Op]) -> list[list[Task]]:
     """Return the tasks of each process: first those that need no long import, case by case.
 
     Where some of a process's operations need one, the first case of each other operation and

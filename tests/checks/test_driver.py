@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from inventories import ask, container, device_file, environment, scanned
+from dataclasses import replace
 
+import pytest
+from inventories import ask, container, device_file, environment, question, scanned
+
+from envcheck.checks.driver_supports_target import CHECK
 from envcheck.core.device_file import DeviceFile
-from envcheck.core.model import Domain, Finding, Inventory, Status, Torch
+from envcheck.core.model import Domain, Finding, Image, Inventory, Status, Target, Torch
 
 ID = "driver-supports-target"
 
@@ -112,3 +115,87 @@ def test_r580_is_the_last_branch_for_cards_before_turing(sm: str) -> None:
 def test_what_no_table_knows_is_no_floor(cuda: str | None) -> None:
     found = one(torch(cuda), "sm_75")
     assert (found.status, found.required) == (Status.SKIP, False)
+
+
+# Images: what they ask of a host, and packages for forward compatibility
+
+
+def in_image(cuda: str, gate: str = "", *compat: str, **variables: str) -> Inventory:
+    made = torch(cuda)
+    assert made.environment is not None
+    every = {"NVIDIA_REQUIRE_CUDA": gate, **variables}
+    image = Image(reference="job:1", id="sha256:1", labels={}, variables=every)
+    return replace(made, environment=replace(made.environment, image=image, compat=compat))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "gate", "driver", "found"),
+    [
+        # artokun/comfyui-mcp#118: the gate says 12.8, the content needs 580.
+        ("13.0", "cuda>=12.8", None, ["warn", "pass"]),
+        ("13.0", "cuda>=13.0", None, ["pass"]),
+        ("12.8", "cuda>=12.8", None, ["pass"]),
+        ("12.8", "cuda>=12.0 brand=tesla,driver>=450", None, ["pass"]),
+        ("12.8", "driver>=450", None, ["warn", "pass"]),
+        ("12.8", "", None, ["pass"]),
+        ("12.8", "nonsense", None, ["pass"]),
+        # dizcza/docker-hashcat#21: a gate that the host does not meet.
+        ("12.6", "cuda>=12.8", "550.54.14", ["fail", "pass"]),
+        ("12.6", "cuda>=12.8", "570.26", ["pass"]),
+        ("12.6", "cuda>=12.8 brand=tesla,driver>=550,driver<551", "550.54.14", ["pass"]),
+    ],
+)
+def test_what_an_image_asks_of_its_host(
+    cuda: str, gate: str, driver: str | None, found: list[str]
+) -> None:
+    assert [f.status.value for f in ask(ID, in_image(cuda, gate), "sm_90", driver)] == found
+
+
+def test_a_gate_that_is_switched_off_is_none() -> None:
+    inventory = in_image("13.0", "cuda>=12.8", NVIDIA_DISABLE_REQUIRE="1")
+    assert [f.status.value for f in ask(ID, inventory, "sm_90")] == ["pass"]
+
+
+@pytest.mark.parametrize(
+    ("target", "sm", "compat", "status", "says"),
+    [
+        ("h100", "sm_90", "580.82.07", "warn", "only forward compatibility helps"),
+        ("l4", "sm_89", "580.82.07", "warn", "only forward compatibility helps"),
+        ("rtx-4090", "sm_89", "580.82.07", "fail", "GeForce cards refuse it (error 804)"),
+        ("sm_89", "sm_89", "580.82.07", "fail", "only data-centre cards take it"),
+        ("h100", "sm_90", "575.57.08", "fail", "needs 580.65.06"),
+    ],
+)
+def test_forward_compatibility_is_for_data_centre_cards(
+    target: str, sm: str, compat: str, status: str, says: str
+) -> None:
+    asked = question(in_image("13.0", "", compat), sm, "550.54.14")
+    named = replace(asked, target=Target(name=target, sm=sm))
+    (finding,) = CHECK.run(named)
+    assert finding.status.value == status
+    assert says in finding.message
+
+
+def test_no_package_makes_a_driver_know_a_card() -> None:
+    """A branch before 570 does not drive a Blackwell card, whatever libcuda is there."""
+    (finding,) = ask(ID, in_image("12.8", "", "580.82.07"), "sm_100", "550.54.14")
+    assert finding.status is Status.FAIL
+
+
+def test_no_newer_driver_is_advised_where_there_is_none_for_the_card() -> None:
+    """PTX of CUDA 13.1 alone: branch 590, and Pascal ends with 580."""
+    inventory = scanned(device_file("x.so", "p60:9.1"))
+    (finding,) = ask("device-code-runs-on-target", inventory, "sm_61")
+    assert finding.status is Status.FAIL
+    assert finding.remedy == (
+        "use a package built with an older CUDA: no driver for this card is newer"
+    )
+
+
+@pytest.mark.parametrize("sm", ["sm_61", "sm_70"])
+def test_r36_a_torch_without_code_for_an_old_card(sm: str) -> None:
+    """R36, unslothai/unsloth#5876: cu130 wheels hold 7.5 and newer alone."""
+    made = Torch(version="2.14.1", cuda="13.0", arch_list=("sm_75", "sm_80", "sm_90", "sm_120"))
+    library = device_file("torch/lib/libtorch_cuda.so", "s75 s80 s90 s120")
+    found = ask("torch-has-code-for-target", environment(library, torch=made), sm)
+    assert [f.status.value for f in found] == ["fail"]

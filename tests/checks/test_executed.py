@@ -12,7 +12,14 @@ from inventories import device_file, distribution, environment, named
 
 from envcheck.checks import Question
 from envcheck.core.cards import Cards
-from envcheck.core.compiled import Compilation, Compiled, CompiledKernels, MachineCode, Outcome
+from envcheck.core.compiled import (
+    Compilation,
+    Compiled,
+    CompiledKernels,
+    CudaKernels,
+    MachineCode,
+    Outcome,
+)
 from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.executed import Card, Executed, Group, Measured, Run, Smoked
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Status, Target, Verdict
@@ -147,7 +154,7 @@ def test_good_runs_pass_with_their_figures():
     finding = one(OPS, run(), run("mm", replace(GOOD, worst=0.7, exact=True)))
     assert finding.status is Status.PASS
     assert finding.message == (
-        "2 runs in 0.0 s, at most 0.7 of the bound, 1 outputs exact to the last bit"
+        "2 runs in 0.0 s (100.0% of all), at most 0.7 of the bound, 1 outputs exact to the last bit"
     )
     assert (finding.evidence["share"], finding.evidence["worst"]) == (1.0, 0.7)
 
@@ -426,3 +433,28 @@ def test_memory_on_a_card_with_others_is_no_proof():
     busy = replace(CARD, free_memory=20_000_000_000)
     finding = one(MEMORY, run("leaks", retained=4096), card=busy)
     assert finding.status is Status.WARN
+
+
+def test_a_card_that_no_architecture_row_names_is_named():
+    target = Target(name="sm_90", sm="sm_90", card="NVIDIA X")
+    whole = inventory(run())
+    about = Question(target=target, sm=Sm.parse("sm_90"), driver=None, inventory=whole)
+    findings = list(named(USABLE).run(about))
+    assert [f.status for f in findings] == [Status.WARN, Status.PASS]
+    assert "no architecture of the catalogue has sm_90" in findings[0].message
+
+
+def test_without_pytorch_no_kernel_could_be_built_and_nobody_misses_it():
+    outcome = Outcome(status="raised", error="ModuleNotFoundError: No module named 'torch'")
+    cuda = CudaKernels(torch=None, nvcc=None, outcome=outcome, message=outcome.error, own=False)
+    made = Compiled(target="sm_90", outcome=OK, cuda=cuda)
+    finding = one("cuda-kernels-hold-target-code", run(), compiled=made)
+    assert (finding.status, finding.required) == (Status.SKIP, False)
+
+
+@pytest.mark.parametrize(("own", "status"), [(True, Status.FAIL), (False, Status.WARN)])
+def test_a_compiler_of_the_machine_alone_decides_nothing(own, status):
+    outcome = Outcome(status="exited", code=1)
+    cuda = CudaKernels(torch="2.11", nvcc="12.4", outcome=outcome, message="mismatch", own=own)
+    made = Compiled(target="sm_90", outcome=OK, cuda=cuda)
+    assert one("cuda-kernels-hold-target-code", run(), compiled=made).status is status

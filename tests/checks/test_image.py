@@ -125,3 +125,53 @@ def test_two_builds_that_differ_are_an_error_and_never_incompatible() -> None:
     assert Verdict.INCONCLUSIVE.exit_code == 11
     (finding,) = ask(TWICE, held(), "sm_120")
     assert (finding.status, finding.required) == (Status.SKIP, False)
+
+
+# Names and digests (R19b: one tag, another digest)
+
+ONE, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+def identified(reference: str, *digests: str) -> list[Finding]:
+    made = held(reference=reference)
+    assert made.environment is not None
+    assert made.environment.image is not None
+    image = replace(made.environment.image, digests=digests)
+    return ask(CHECK, replace(made, environment=replace(made.environment, image=image)), "sm_120")
+
+
+def test_an_image_that_is_not_the_pinned_one_fails() -> None:
+    pinned, *_ = identified(f"example/job:1@{ONE}", f"example/job@{OTHER}")
+    assert (pinned.status, pinned.message) == (
+        Status.FAIL,
+        f"pinned to {ONE}, but what was looked at is {OTHER}",
+    )
+
+
+def test_a_pinned_image_passes_and_a_tag_is_told_with_its_digest() -> None:
+    pinned, *_ = identified(f"example/job@{ONE}", f"example/job@{OTHER}", f"example/job@{ONE}")
+    assert (pinned.status, pinned.required) == (Status.PASS, False)
+    tagged, *_ = identified("example/job:1", f"example/job@{ONE}")
+    assert (tagged.status, tagged.required) == (Status.PASS, False)
+    assert f"example/job@{ONE}" in tagged.message
+
+
+@pytest.mark.parametrize(
+    ("reference", "variables", "status"),
+    [
+        ("example/job:cuda12.8", {}, Status.PASS),
+        ("example/job:cu128-py3.11", {}, Status.PASS),
+        ("example/job:2.8.0-py311-cuda12.8.1", {}, Status.PASS),
+        ("example/job:cuda11.8", {}, Status.WARN),  # TheBlokeAI/dockerLLM#10
+        ("example/job:cuda12.4", {"CUDA_VERSION": "12.4.1"}, Status.PASS),  # the base's toolkit
+        ("example/job:cuda12.4", {"CUDA_VERSION": "12.1.1"}, Status.WARN),
+        ("example/job:py3.10", {}, Status.WARN),
+        ("python3.10/job:cu128", {}, Status.PASS),  # the registry's name is none of it
+        ("example/happy310:1", {}, Status.SKIP),
+        ("example/job:cu1280", {}, Status.SKIP),
+    ],
+)
+def test_cuda_and_python_in_a_name(
+    reference: str, variables: dict[str, str], status: Status
+) -> None:
+    assert labelled(reference=reference, variables=variables).status is status

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from fake_driver import words
 from running import envcheck
 
 from envcheck.engine.docker import Docker
@@ -56,6 +58,16 @@ def test_an_image_for_another_cpu(engine: Docker, make_image: Make) -> None:
     done = check(make_image("other-cpu", text, "--platform", f"linux/{other}"))
     assert (done.returncode, done.stdout) == (3, "")
     assert f"an image for {other}, not {engine._architecture}" in done.stderr
+
+
+def test_a_card_for_an_engine_that_can_give_none(plain_base: str, fake: Path) -> None:
+    """No engine of the tests has the container toolkit; the driver that is asked is ours."""
+    done = envcheck(
+        *("check", "--image", plain_base, "--arch", "native", "--gpus", "all"), env=words(fake)
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the engine cannot give a card to a container: could not select device" in done.stderr
+    assert "NVIDIA container toolkit" in done.stderr
 
 
 def test_an_image_that_is_nowhere(engine: Docker) -> None:

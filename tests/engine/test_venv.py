@@ -27,6 +27,8 @@ from envcheck.engine.venv import Venv
 from envcheck.engine.venv_folder import VenvFolder
 from envcheck.errors import EnvcheckError, FileUnavailable
 
+# Seconds that no other run of these tests on this machine sleeps.
+NAP = f"98.{os.getpid():07d}"
 PASSWORD = "correct-horse-battery-staple"
 BACKEND = """
 import os, subprocess, sys, time, zipfile
@@ -382,13 +384,13 @@ def test_a_guest_in_the_builder_has_the_variables_of_its_stage(
 
 def test_a_guest_that_takes_too_long_is_ended(whole: Whole, tmp_path: Path) -> None:
     slow = tmp_path / "slow"
-    slow.write_text('#!/bin/sh\ncase "$*" in *-EsSc*) echo 3.11;; *) sleep 97.531;; esac\n')
+    slow.write_text('#!/bin/sh\ncase "$*" in *-EsSc*) echo 3.11;; *) sleep ' + NAP + ";; esac\n")
     slow.chmod(0o755)
     with pytest.raises(EnvcheckError, match="took more than 1 s"):
         whole.engine.run_guest(
             whole.final.reference, Request(), limits=Limits(seconds=1), python=str(slow)
         )
-    assert not running("97.531")
+    assert not running(NAP)
     assert "scratch" not in parts(whole.engine)
 
 
@@ -632,7 +634,7 @@ def test_ctrl_c_leaves_no_child_and_nothing_half_built(
 ) -> None:
     import pickle
 
-    do = f'{deaf}print("SLEEPING", flush=True); subprocess.run(["sleep", "98.7654322"])'
+    do = f'{deaf}print("SLEEPING", flush=True); subprocess.run(["sleep", "{NAP}"])'
     slow = extension(tmp_path, "slow", do)
     saved = tmp_path / "recipe"
     saved.write_bytes(pickle.dumps(replace(recipe, extensions={"slow": slow})))
@@ -642,12 +644,12 @@ def test_ctrl_c_leaves_no_child_and_nothing_half_built(
         try:
             assert envcheck.stdout is not None
             assert envcheck.stdout.readline() == b"sleeping extension slow\n"
-            wait_for(lambda: running("98.7654322"), 60)
+            wait_for(lambda: running(NAP), 60)
             envcheck.send_signal(signal.SIGINT)
             assert envcheck.wait(60) == 130
         finally:
             envcheck.kill()
-    wait_for(lambda: not running("98.7654322"), 10)
+    wait_for(lambda: not running(NAP), 10)
     assert parts(engine) == []
 
 

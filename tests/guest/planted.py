@@ -209,7 +209,10 @@ BROKEN: dict[str, Op] = {
     "zeros for one shape": broken(zeros_for_one_shape),
     "sums in bf16": broken(sums_in_bf16),
     "leaves a row out": broken(leaves_a_row_out),
-    "differs in the last bits": broken(differs_in_the_last_bits),
+    # Whoever stores few bits hides the last ones of a sum.
+    "differs in the last bits": broken(
+        differs_in_the_last_bits, dtypes={"fp32": MM.dtypes["fp32"]}
+    ),
     "wrong the second time": broken(wrong_the_second_time),
     "falls back": broken(falls_back),
     "no number for constant rows": broken(no_number_for_constant_rows, NORM),

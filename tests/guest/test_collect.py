@@ -124,3 +124,13 @@ def test_a_guest_answers_in_its_file_and_says_nothing(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert '"schema": "envcheck/collected/v1"' in (tmp_path / "inventory.json").read_text()
+
+
+def test_a_mask_of_our_own_is_no_choice_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    expected = {"CUDA_VISIBLE_DEVICES": "", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert collect._variables() == expected
+    monkeypatch.setenv("ENVCHECK_CARDS_HIDDEN", "1")
+    assert collect._variables() == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -12,9 +12,10 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 
 from envcheck.core.kernels import DTYPES, FORMATS, Tolerance  # noqa: E402
 from envcheck.core.sm import Sm  # noqa: E402
-from envcheck.guest import measuring  # noqa: E402
+from envcheck.guest import measuring, memory  # noqa: E402
+from envcheck.guest.measuring import Task  # noqa: E402
 from envcheck.guest.operands import PATTERNS, Operands  # noqa: E402
-from envcheck.guest.ops import catalogue, linear, settings  # noqa: E402
+from envcheck.guest.ops import catalogue, linear, matmul, settings  # noqa: E402
 from envcheck.guest.ops.layouts import LAYOUTS, arranged  # noqa: E402
 from envcheck.guest.ops.op import Case, dims  # noqa: E402
 
@@ -267,21 +268,54 @@ def test_backward_alone_measures_the_outputs_too():
 
 
 @pytest.mark.parametrize(
-    ("growth", "told"),
+    ("of_torch", "beside", "told"),
     [
-        ([7, 7, 7], 7),
-        ([9, 7, 8], 7),
-        ([7, 0, 7], 0),
-        ([0, 7, 7], 0),
-        ([-3, 7, 7], 0),
+        ([7, 7, 7, 7], [0, 0, 0, 0], 7),
+        ([9, 7, 8, 9], [0, 0, 0, 0], 7),
+        ([7, 0, 7, 7], [0, 0, 0, 0], 0),
+        ([0, 7, 7, 7], [0, 0, 0, 0], 0),
+        ([-3, 7, 7, 7], [0, 0, 0, 0], 0),
+        ([0, 0, 0, 0], [5, 5, 5, 5], 5),
+        ([0, 0, 0, 0], [5, 5, 6, 5], 0),  # that of another process
+        ([0, 0, 0, 0], [-5, -5, -5, -5], 0),
+        ([7, 7, 7, 7], [-5, 4, 3, 2], 7),
     ],
 )
-def test_what_leaks_does_so_every_time(monkeypatch, growth, told):
-    left, held = list(growth), [100]
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: held[0])
-    monkeypatch.setattr(measuring, "synchronize", lambda device: None)
+def test_what_leaks_does_so_every_time(monkeypatch, of_torch, beside, told):
+    left, taken = list(zip(of_torch, beside, strict=True)), [100, 1000]
+    cuda, total = torch.cuda, 1 << 20
+    monkeypatch.setattr(cuda, "memory_allocated", lambda: taken[0])
+    monkeypatch.setattr(cuda, "memory_reserved", lambda: 2 * taken[0])
+    monkeypatch.setattr(cuda, "mem_get_info", lambda: (total - 2 * taken[0] - taken[1], total))
+    monkeypatch.setattr(memory, "synchronize", lambda device: None)
 
     def call():
-        held[0] += left.pop(0)
+        for place, growth in enumerate(left.pop(0)):
+            taken[place] += growth
 
-    assert measuring.retained(call) == told
+    assert memory.retained(call) == told
+
+
+def test_memory_that_grows_on_its_own_is_not_a_calls(monkeypatch):
+    """Another process that takes as much, call or no call."""
+    taken = [0]
+
+    def beside():
+        taken[0] += 4
+        return 0, taken[0]
+
+    monkeypatch.setattr(memory, "_taken", beside)
+    monkeypatch.setattr(memory, "synchronize", lambda device: None)
+    assert memory.retained(lambda: None) == 0
+
+
+def test_a_reference_that_does_not_fit_is_left_out_and_no_fault(monkeypatch):
+    def reference(operands, case):
+        said = "CUDA out of memory. Tried to allocate 32.00 GiB."
+        raise torch.OutOfMemoryError(said)
+
+    op = replace(matmul.MM, reference=reference, gradients=(), watched=False)
+    task = Task(op=op, dtype="fp32", case=op.cases[0], seed=3, device="cpu")
+    (run,) = measuring.measure(task)
+    assert run.outcome.status == "not-applicable"
+    assert run.message.startswith("left out: its float64 reference does not fit")

@@ -304,3 +304,25 @@ def test_what_is_done_meanwhile_starts_after_the_fork():
     assert trial.run(work, deadline=10, meanwhile=aside).value == [1, None, 0]
     aside.join()
     assert done == [os.getpid()]
+
+
+def test_what_goes_on_aside_survives_the_trials_beside_it(tmp_path):
+    """Trials kill what they left behind, and must not take it for something of theirs."""
+
+    def work():
+        time.sleep(1)
+        (tmp_path / "done").write_text("yes")
+        return 5
+
+    aside = trial.Aside(work, deadline=30)
+    beside = trial.run(lambda: 7, deadline=10)
+    ended = aside.wait(20)
+    assert (beside.value, ended.value, ended.outcome.status) == (7, 5, "ok")
+    assert (tmp_path / "done").read_text() == "yes"
+
+
+def test_what_goes_on_aside_ends_when_there_is_no_time_left():
+    aside = trial.Aside(lambda: time.sleep(60), deadline=60)
+    started = time.monotonic()
+    assert aside.wait(0.2).outcome.status == "timed-out"
+    assert time.monotonic() - started < 10

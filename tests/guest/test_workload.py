@@ -217,3 +217,77 @@ def test_calls_of_the_api_are_not_taken_for_kernels():
     )
     others = ("cudaLaunchKernelExC", "Activity Buffer Request", "cudaDeviceSynchronize")
     assert listening.kernels_among((*others, *kernels, "cuLaunchKernelEx", *kernels)) == kernels
+
+
+def resting_long(operands, case):
+    time.sleep(0.7)
+    return planted.MM.call(operands, case)
+
+
+EXTENSION = """
+import json, os, time
+time.sleep(1)
+with open({log!r}, "a") as handle:
+    handle.write(json.dumps(["imported", {name!r}, os.getpid(), time.time()]) + "\\n")
+{more}
+"""
+
+
+def extensions(folder, monkeypatch, **sources):
+    """Return one operation for each module; it tells when it is called, and where."""
+    monkeypatch.syspath_prepend(str(folder))
+    log = str(folder / "log")
+    made = []
+    for name, more in sources.items():
+        (folder / f"{name}.py").write_text(EXTENSION.format(log=log, name=name, more=more))
+
+        def call(operands, case, name=name):
+            __import__(name)
+            with open(log, "a", encoding="utf-8") as handle:
+                handle.write(json.dumps(["called", name, os.getpid(), time.time()]) + "\n")
+            return planted.MM.call(operands, case)
+
+        op = replace(MM, name=name, family=name, part="extensions", call=call)
+        made.append(replace(op, cases=MM.cases[:1]))
+    return made
+
+
+def test_extensions_are_imported_ahead_in_the_process_that_calls_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12))  # three at a time
+    ops = extensions(tmp_path, monkeypatch, ext_a="", ext_b="", ext_c="")
+    done = workload.execute(cpu(), [replace(MM, call=resting_long), *ops])
+    assert all(r.holds for r in done.runs)
+    log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    imported = {name: (pid, at) for what, name, pid, at in log if what == "imported"}
+    first = {}
+    for what, name, pid, at in log:
+        if what == "called":
+            first.setdefault(name, (pid, at))
+    assert {name: pid for name, (pid, _) in imported.items()} == {
+        name: pid for name, (pid, _) in first.items()
+    }
+    # All were there before any was called, and they were called one after another.
+    assert max(at for _, at in imported.values()) < min(at for _, at in first.values())
+    assert sorted(first, key=lambda name: first[name][1]) == ["ext_a", "ext_b", "ext_c"]
+
+
+def test_an_extension_that_ends_its_process_when_it_is_imported_costs_its_own_runs(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12))
+    ops = extensions(tmp_path, monkeypatch, ext_d="os._exit(5)", ext_e="")
+    done = workload.execute(cpu(), [MM, *ops])
+    by_name = {r.op: r for r in done.runs}
+    assert (by_name["ext_d"].outcome.status, by_name["ext_d"].outcome.code) == ("exited", 5)
+    assert by_name["ext_e"].holds
+    assert by_name["mm"].holds
+
+
+def test_what_waits_for_its_turn_ends_when_there_is_no_time_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12))
+    ops = extensions(tmp_path, monkeypatch, ext_f="", ext_g="")
+    slow = replace(MM, name="slow", call=sleeping, deadline=60)
+    started = time.monotonic()
+    done = workload.execute(cpu(budget=12), [slow, *ops])
+    assert time.monotonic() - started < 40
+    assert {r.message for r in done.runs} == {"left out: no time is left of 12 s"}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_driver import words
 from running import envcheck, report
 
 pytestmark = [pytest.mark.wheels, pytest.mark.timeout(1800)]
@@ -228,6 +229,16 @@ def test_a_fresh_torch_is_compatible_with_both(checked: dict[str, Any]) -> None:
         assert checked[name]["verdict"] == "compatible"
         # The first driver of CUDA 13.0, by the toolkit's release notes.
         assert checked[name]["summary"]["least_driver"] == "580.65.06"
+
+
+def test_a_driver_that_is_older_than_its_cuda_is_named(environment: Path, fake: Path) -> None:
+    """The driver is ours and says CUDA 12.2; what PyTorch makes of that is its own word."""
+    done = envcheck(
+        *("check", "--python", environment, "--arch", "native", "--only", "card-is-usable"),
+        env=words(fake, version=12020),
+    )
+    assert done.returncode == 10
+    assert f"the driver serves CUDA 12.2, torch {TORCH}+cu130 needs 13.0" in done.stdout
 
 
 def test_its_facts_are_those_that_it_tells_when_it_runs(

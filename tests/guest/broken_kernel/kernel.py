@@ -70,15 +70,16 @@ def product_kernel(
 
 
 @triton.jit
-def normal_kernel(x, y, N, BLOCK: tl.constexpr):
-    """Normalise one row, without what keeps a row of variance zero from being divided by it."""
+def spread_kernel(x, y, N, BLOCK: tl.constexpr):
+    """Spread one row over 0 to 1, without a thought for one whose elements are all the same."""
     columns = tl.arange(0, BLOCK)
     inside = columns < N
-    row = tl.load(x + tl.program_id(0) * N + columns, mask=inside, other=0.0).to(tl.float32)
-    row = tl.where(inside, row - tl.sum(row, 0) / N, 0.0)
-    variance = tl.sum(row * row, 0) / N
-    result = tl.where(variance > 0, row / tl.sqrt(variance + 1e-5), row / variance)
-    tl.store(y + tl.program_id(0) * N + columns, result.to(y.dtype.element_ty), mask=inside)
+    place = tl.program_id(0) * N + columns
+    least = tl.min(tl.load(x + place, mask=inside, other=float("inf")).to(tl.float32), 0)
+    most = tl.max(tl.load(x + place, mask=inside, other=float("-inf")).to(tl.float32), 0)
+    row = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    result = (row - least) / (most - least)
+    tl.store(y + place, result.to(y.dtype.element_ty), mask=inside)
 
 
 def inputs(shape, config, draw):  # noqa: ARG001 - the same for every kernel
@@ -91,9 +92,9 @@ def launch(operands, config):
     import torch
 
     a, b = operands["a"], operands["b"]
-    if FAULT == "constant-rows":
+    if FAULT == "constant_rows":
         out = torch.full_like(a, float("nan"))
-        normal_kernel[(len(a),)](a, out, a.shape[1], BLOCK=triton.next_power_of_2(a.shape[1]))
+        spread_kernel[(len(a),)](a, out, a.shape[1], BLOCK=triton.next_power_of_2(a.shape[1]))
         return {"out": out}
     a.calls = getattr(a, "calls", 0) + 1
     split = SPLIT if FAULT == "race" else 1
@@ -106,16 +107,16 @@ def launch(operands, config):
         *(a, b, out, flag, m, n, k),
         BLOCK=block,
         SPLIT=split,
-        TAIL=FAULT == "k-tail",
-        IN_BF16=FAULT == "bf16-sums",
+        TAIL=FAULT == "k_tail",
+        IN_BF16=FAULT == "bf16_sums",
         RACES=FAULT == "race",
         SKIPS=FAULT == "uninitialised",
         HANGS=FAULT == "hang",
-        FAR=FAULT == "illegal-address",
+        FAR=FAULT == "illegal_address",
     )
-    if FAULT == "one-shape" and m == 33:
+    if FAULT == "one_shape" and m == 33:
         out.zero_()
-    if FAULT == "second-call" and a.calls == 2:
+    if FAULT == "second_call" and a.calls == 2:
         out += 1
     if FAULT == "leak":
         KEPT.append(out)
@@ -125,9 +126,9 @@ def launch(operands, config):
 def reference(operands, config):  # noqa: ARG001 - idem
     """Return the same in float64, with what a tolerance needs to know."""
     a, b = (operands[name].cpu().double() for name in "ab")
-    if FAULT == "constant-rows":
-        variance = a.var(1, keepdim=True, correction=0)
-        value = (a - a.mean(1, keepdim=True)) / (variance + 1e-5).sqrt()
-        # A row's own size times the slopes of mean and deviation: more than is needed.
-        return {"out": {"value": value, "magnitude": 4 + 4 * value.abs(), "terms": 400}}
+    if FAULT == "constant_rows":
+        least, most = a.amin(1, keepdim=True), a.amax(1, keepdim=True)
+        size = (most - least).where(most > least, 1.0)
+        flow = (a.abs() + least.abs()) / size
+        return {"out": {"value": (a - least) / size, "magnitude": 1 + 3 * flow, "terms": 8}}
     return {"out": {"value": a @ b, "magnitude": a.abs() @ b.abs(), "terms": a.shape[1] + 2}}

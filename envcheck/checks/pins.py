@@ -1,0 +1,112 @@
+"""Requirements of installed packages against what is installed, as pip and packaging read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from envcheck.core.installed import Installed, Package
+from envcheck.core.names import normalise
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+FAMILY = frozenset(
+    {
+        "fbgemm-gpu", "flash-attn", "torchao", "torchaudio", "torchcodec", "torchdata",
+        "torchrec", "torchtext", "torchvision", "xformers",
+    }
+)  # fmt: skip
+"""What is released beside PyTorch, for given releases of it."""
+
+TRITONS = ("triton", "pytorch-triton")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One requirement of one installed package that applies to this environment."""
+
+    package: Package
+    requirement: Requirement
+    name: str
+    """Of what is required, normalised."""
+    found: tuple[str, ...]
+    """The versions of it that are installed."""
+
+    @property
+    def wanted(self) -> str:
+        """`torch==2.4.1`, as one would ask pip for it."""
+        return f"{self.name}{self.requirement.specifier}"
+
+    @property
+    def met(self) -> bool:
+        """Whether a version that is installed satisfies it; one that cannot be read does."""
+        return any(fits(self.requirement, version) for version in self.found)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it names one release alone."""
+        return any(s.operator in ("==", "===") for s in self.requirement.specifier)
+
+
+def active(installed: Installed) -> dict[str, list[Package]]:
+    """Return what is imported, by name: of the first folder that has it.
+
+    Several in one folder are all there. What pip was interrupted in removing starts with `~`.
+    """
+    found: dict[str, list[Package]] = {}
+    for package in installed.packages:
+        same = found.setdefault(package.name, [])
+        if not package.info.startswith("~") and (not same or same[0].place == package.place):
+            same.append(package)
+    return {name: same for name, same in found.items() if same}
+
+
+def pins(installed: Installed) -> Iterator[Pin]:
+    """Yield every requirement that applies to this Python, of everything that is imported."""
+    there = active(installed)
+    for packages in there.values():
+        for package in packages:
+            for line in package.requires:
+                requirement = applying(line, installed)
+                if requirement is not None:
+                    name = normalise(requirement.name)
+                    versions = tuple(p.version for p in there.get(name, ()))
+                    yield Pin(package, requirement, name, versions)
+
+
+def applying(line: str, installed: Installed) -> Requirement | None:
+    """Return a requirement, None where it cannot be read or its marker switches it off."""
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion
+
+    try:
+        requirement = Requirement(line)
+        if requirement.marker is None:
+            return requirement
+        # Every variable is given, so that none of the host's own is taken.
+        values = {"extra": "", "platform_release": "", "platform_version": ""}
+        applies = requirement.marker.evaluate({**values, **installed.interpreter.markers})
+    except (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName):
+        return None
+    return requirement if applies else None
+
+
+def fits(requirement: Requirement, version: str) -> bool:
+    """Say whether a version satisfies a requirement; pre-releases do, as for pip check.
+
+    A build from source says `2.6.0a0+ecf3bae40a.nv25.01`, as PyTorch in vendors' images does. It
+    holds what the release has, though by its number it comes before it.
+    """
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        parsed = Version(version)
+        if requirement.specifier.contains(parsed, prereleases=True):
+            return True
+        built = parsed.is_prerelease and parsed.local is not None
+        return built and bool(requirement.specifier.contains(parsed.base_version))
+    except InvalidVersion:
+        return True

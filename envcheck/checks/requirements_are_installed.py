@@ -1,0 +1,89 @@
+"""What installed packages require is installed, in a version that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.checks import pins
+from envcheck.checks.check import Check, Question
+from envcheck.checks.pins import FAMILY, TRITONS, Pin
+from envcheck.core.model import Distribution, Environment, Finding, Json, Status
+
+_BINARY = frozenset({"torch", *FAMILY, *TRITONS})
+"""What other packages are compiled against, release by release."""
+
+
+def _run(question: Question) -> Iterator[Finding]:
+    environment = question.inventory.environment
+    if environment is None or environment.installed is None or not environment.installed.packages:
+        yield CHECK.skip("packages", "no installed packages were looked at")
+        return
+    every = [pin for pin in pins.pins(environment.installed) if not _elsewhere(pin)]
+    bad = [pin for pin in every if not pin.met]
+    # What a package misses is told at once: installed with --no-deps it may be a dozen.
+    groups: dict[tuple[str, bool], list[Pin]] = {}
+    for pin in bad:
+        alone = pin.name if pin.found or pin.name == "torch" else ""
+        groups.setdefault((pin.package.info + alone, bool(pin.found)), []).append(pin)
+    for same in groups.values():
+        yield _of_pins(same, environment)
+    if not bad:
+        packages = len({pin.package.info for pin in every})
+        message = f"all {len(every)} requirements of {packages} packages are met"
+        yield CHECK.finding("packages", Status.PASS, message, evidence={"count": len(every)})
+
+
+def _elsewhere(pin: Pin) -> bool:
+    """Say whether another check judges it: torch's Triton, and PyTorch's own family."""
+    by = pin.package.name
+    return (by == "torch" and pin.name in TRITONS) or (by in FAMILY and pin.name == "torch")
+
+
+def _of_pins(same: list[Pin], environment: Environment) -> Finding:
+    pin = same[0]
+    by = f"{pin.package.name} {pin.package.version}"
+    compiled = _compiled(pin, environment.distributions)
+    wanted = [one.wanted for one in same]
+    evidence: dict[str, Json] = {
+        "requirements": tuple(str(one.requirement) for one in same),
+        "installed": pin.found,
+        "compiled": compiled,
+    }
+    if not pin.found:
+        broken = compiled and pin.name == "torch"
+        verb = "which is" if len(same) == 1 else "which are"
+        message = f"requires {', '.join(wanted)}, {verb} not installed"
+    else:
+        # A package without compiled files often works with another release than its author
+        # tried; compiled code does so by luck alone.
+        broken = pin.name in _BINARY and (compiled or pin.exact)
+        message = f"requires {pin.wanted}, but {pin.name} {', '.join(pin.found)} is installed"
+    command = "pip install " + " ".join(f"'{one}'" for one in wanted)
+    return CHECK.finding(
+        by,
+        Status.FAIL if broken else Status.WARN,
+        message,
+        remedy=command if not pin.found else f"{command}, or another release of {pin.package.name}",
+        evidence=evidence,
+    )
+
+
+def _compiled(pin: Pin, distributions: tuple[Distribution, ...]) -> bool:
+    return any(d.name == pin.package.name and d.files for d in distributions)
+
+
+CHECK = Check(
+    id="requirements-are-installed",
+    claim="What installed packages require is installed, in a version that they take.",
+    how=(
+        "Evaluates every Requires-Dist line, but those of extras, for the environment's own Python "
+        "and machine, and compares it with what is installed, as `pip check` does. A version of "
+        "PyTorch or of its family that compiled code or an exact pin does not take fails: the "
+        "code was made for another release. So does compiled code for PyTorch without PyTorch. "
+        "Everything else warns, because it often works. What torch pins of Triton, and its "
+        "family of torch, is judged by the checks of those names. Class C3: a package was "
+        "replaced by another one's installation, or installed without its requirements."
+    ),
+    remedy="Install the versions that are required, or other releases of what requires them.",
+    run=_run,
+)

@@ -1,0 +1,89 @@
+"""What was made for one card or one model and lies about: caches, packages, engines, adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from envcheck.core.device_file import Container
+
+TRITON, EXTENSION = "triton-cache", "torch-extension"
+AOT, ENGINE = "aot-package", "tensorrt-engine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artefact:
+    """Compiled code that a job finds ready, or one folder of a cache."""
+
+    path: str
+    """The file, or the folder that holds the entries of a cache."""
+    kind: str
+    """`triton-cache`, `torch-extension`, `aot-package` or `tensorrt-engine`."""
+    entries: int = 1
+    """How many kernels of a cache were taken together."""
+    parts: tuple[Container, ...] = ()
+    """The device code in it, or what its metadata says that it was made for."""
+    says: Mapping[str, str] = field(default_factory=dict)
+    """What its own metadata says: `device`, `capability`, `version`."""
+    others: tuple[str, ...] = ()
+    """Targets of another maker, such as `hip gfx942`."""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """Keys of an adapter that have something in common, with one of them."""
+
+    mark: str
+    """A stable word, see `envcheck.guest.adapters`."""
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """One safetensors file with LoRA weights, of which the header was read."""
+
+    path: str
+    pairs: int = 0
+    """Modules that have both a `lora_A` and a `lora_B`."""
+    configured: bool = False
+    """Whether PEFT's `adapter_config.json` lies beside it."""
+    rank: int | None = None
+    """`r` of that file, where no other rank is set for single modules."""
+    marks: tuple[Marked, ...] = ()
+    zero: int = 0
+    """How many of its `lora_B` are zero throughout."""
+    unread: int = 0
+    """How many of them were not read, because that much is never read."""
+    base: str | None = None
+    """The folder of the base model, where one on this machine is named and could be read."""
+    unmatched: Marked | None = None
+    """Modules that this base model does not have."""
+    problem: str | None = None
+
+
+def grouped(artefacts: Iterable[Artefact]) -> tuple[Artefact, ...]:
+    """Take the entries of one cache folder together; everything else stays as it is."""
+    found: dict[tuple[str, str], Artefact] = {}
+    for one in artefacts:
+        key = (one.kind, one.path)
+        known = found.get(key)
+        found[key] = one if known is None else _joined(known, one)
+    return tuple(found.values())
+
+
+def _joined(first: Artefact, second: Artefact) -> Artefact:
+    parts = {(p.section, p.code): p for p in first.parts}
+    for part in second.parts:
+        known = parts.get((part.section, part.code))
+        count = part.count + (known.count if known is not None else 0)
+        parts[part.section, part.code] = replace(part, count=count)
+    return replace(
+        first,
+        entries=first.entries + second.entries,
+        parts=tuple(parts.values()),
+        says={**first.says, **second.says},
+        others=tuple(sorted({*first.others, *second.others})),
+        problem=first.problem or second.problem,
+    )

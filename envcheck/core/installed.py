@@ -1,0 +1,123 @@
+"""What the metadata of installed packages says and how their files agree with it: facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """What an environment's Python would load and how markers see it."""
+
+    markers: Mapping[str, str]
+    """The variables of environment markers (PEP 508) that describe this machine's Python."""
+    suffixes: tuple[str, ...]
+    """What it takes for an extension module: `.cpython-311-x86_64-linux-gnu.so`, `.abi3.so`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One dist-info directory."""
+
+    name: str
+    """Normalised."""
+    version: str
+    info: str
+    """`torch-2.14.1.dist-info`."""
+    place: int = 0
+    """Which site directory it is in, in the order of `sys.path`."""
+    installer: str | None = None
+    """`pip`, `uv`, `conda`."""
+    requires_python: str | None = None
+    tags: tuple[str, ...] = ()
+    """Tag lines of WHEEL: `cp311-cp311-manylinux_2_28_x86_64`."""
+    requires: tuple[str, ...] = ()
+    """Requires-Dist without those that an extra alone asks for; markers are left in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Paths that two packages or more say are theirs."""
+
+    owners: tuple[str, ...]
+    """`onnxruntime 1.20.1`, sorted."""
+    identical: int = 0
+    """How many paths have the same hash in all of them."""
+    differing: int = 0
+    compiled: int = 0
+    """How many of the differing paths are compiled."""
+    paths: tuple[str, ...] = ()
+    """The first of the differing ones, compiled ones before others."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Owner -> how many of the differing paths have its content on disk, as far as told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differing:
+    """Files of one package that are not as its RECORD says."""
+
+    owner: str
+    """`torch 2.14.1`."""
+    how: str
+    """`missing`, `empty`, `size`, `hash` or `unreadable`."""
+    compiled: int = 0
+    """How many of them are compiled."""
+    code: int = 0
+    """How many are Python modules."""
+    count: int
+    of: int
+    """How many files its RECORD names below its site directory, without bytecode and metadata."""
+    paths: tuple[str, ...] = ()
+    """The first of them, compiled ones before others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """How the files on disk were compared with RECORD."""
+
+    sized: int = 0
+    """Files whose size was compared."""
+    hashed: int = 0
+    """Those of them whose hash was compared too; the others were not hashed."""
+    hash_bound: int = 0
+    """Bytes: no file above it was hashed."""
+    differing: tuple[Differing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """Extension modules of one package that no suffix of the interpreter fits."""
+
+    owner: str
+    suffix: str
+    """`.cpython-310-x86_64-linux-gnu.so`."""
+    count: int
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumpyUse:
+    """Extension modules of one package that use NumPy's C API in the same way."""
+
+    owner: str
+    headers: int
+    """1 or 2: the major of the NumPy whose headers they were compiled with."""
+    least: str | None = None
+    """`1.23`: the oldest NumPy that they accept; headers of NumPy 1 do not leave it there."""
+    count: int
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """All of it, for one environment."""
+
+    interpreter: Interpreter
+    packages: tuple[Package, ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
+    records: Records = field(default_factory=Records)
+    foreign: tuple[Foreign, ...] = ()
+    numpy: tuple[NumpyUse, ...] = ()
+    numpy_unread: int = 0
+    """Extension modules that were too large, too many or unreadable to look for NumPy in."""

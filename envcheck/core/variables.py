@@ -1,0 +1,24 @@
+"""The only environment variables whose values enter an inventory; others may hold secrets."""
+
+from __future__ import annotations
+
+OF_A_JOB = (
+    "BNB_CUDA_VERSION",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+"""They choose between the files of a package, and between cards."""
+
+OF_AN_IMAGE = (
+    "CUDA_VERSION",
+    "NVIDIA_DISABLE_REQUIRE",
+    "NVIDIA_REQUIRE_CUDA",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_VERSION",
+    "TORCH_VERSION",
+)
+"""They say what is in an image, and what it asks of the host."""
+
+HIDDEN = "ENVCHECK_CARDS_HIDDEN"
+"""Set for a guest from which envcheck itself hides the cards: what it sees then is no job's."""

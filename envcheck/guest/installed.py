@@ -1,0 +1,128 @@
+"""What packages say of themselves beside their name, and whether their files agree.
+
+Every dist-info directory of every site directory is read, those too that an earlier one hides.
+Nothing is imported; a file that cannot be read is a fact of its own or nothing at all.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from importlib import metadata
+
+from envcheck.core.installed import Installed, Interpreter, Package
+from envcheck.core.names import normalise
+from envcheck.guest import distributions, numpy_use, records
+from envcheck.guest.distributions import visible
+from envcheck.guest.records import Owned, Row
+
+_LONGEST = 1 << 20
+"""No metadata file is read further; the headers of real ones are some kilobytes."""
+
+
+def read(folders: list[str]) -> Installed:
+    """Read the packages of site directories, in the order of `sys.path`."""
+    packages, owned = [], []
+    for place, folder in enumerate(folders):
+        here = [
+            _read(entry, place)
+            for entry in sorted(metadata.distributions(path=[folder]), key=_info)
+        ]
+        packages += [package for package, _ in here]
+        owned.append([Owned(f"{p.name} {p.version}", folder, rows) for p, rows in here])
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    every = [one for here in owned for one in here]
+    use, unread = numpy_use.read(every, _shadowed(packages)) if _has_numpy(packages) else ((), 0)
+    return Installed(
+        interpreter=Interpreter(markers=markers(), suffixes=suffixes),
+        packages=tuple(packages),
+        overlaps=tuple(o for here in owned for o in records.overlaps(here)),
+        records=records.compare(owned),
+        foreign=tuple(records.foreign(every, suffixes)),
+        numpy=use,
+        numpy_unread=unread,
+    )
+
+
+def markers() -> dict[str, str]:
+    """Return the variables of environment markers, without the kernel's release and build."""
+    version = sys.implementation.version
+    release = f"{version.major}.{version.minor}.{version.micro}"
+    if version.releaselevel != "final":
+        release += f"{version.releaselevel[0]}{version.serial}"
+    return {
+        "implementation_name": sys.implementation.name,
+        "implementation_version": release,
+        "os_name": os.name,
+        "platform_machine": platform.machine(),
+        "platform_python_implementation": platform.python_implementation(),
+        "platform_system": platform.system(),
+        "python_full_version": platform.python_version().rstrip("+"),
+        "python_version": ".".join(platform.python_version_tuple()[:2]),
+        "sys_platform": sys.platform,
+    }
+
+
+def _has_numpy(packages: list[Package]) -> bool:
+    return any(package.name == "numpy" for package in packages)
+
+
+def _shadowed(packages: list[Package]) -> set[int]:
+    """Return the indices of packages that an earlier site directory has too."""
+    first: dict[str, int] = {}
+    for package in packages:
+        first.setdefault(package.name, package.place)
+    return {i for i, p in enumerate(packages) if p.place != first[p.name]}
+
+
+def _info(entry: metadata.Distribution) -> str:
+    return os.path.basename(str(getattr(entry, "_path", "")))
+
+
+def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]:
+    info = _info(entry)
+    # Old ones are one file, which is what an empty name stands for.
+    text = next(filter(None, (_head(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
+    headers = HeaderParser().parsestr(text)
+    wheel = HeaderParser().parsestr(_head(entry, "WHEEL"))
+    python = headers["Requires-Python"]
+    installer = _head(entry, "INSTALLER").strip()
+    rows = distributions.record_rows(entry)
+    package = Package(
+        name=normalise(visible(str(headers["Name"] or info.partition("-")[0]))),
+        version=visible(str(headers["Version"] or "unknown")),
+        info=visible(info),
+        place=place,
+        installer=visible(installer)[:40] or None,
+        requires_python=None if python is None else visible(str(python)),
+        tags=tuple(visible(str(tag)) for tag in wheel.get_all("Tag") or ()),
+        requires=tuple(_requires(entry, headers.get_all("Requires-Dist") or [])),
+    )
+    return package, [row for row in rows if not row[0].endswith(".pyc")]
+
+
+def _head(entry: metadata.Distribution, name: str) -> str:
+    """Return the headers of a metadata file without its body, which may be a long readme."""
+    raw = distributions.raw(entry, name)
+    if raw is None:
+        return ""
+    text = raw[:_LONGEST].decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    return text.partition("\n\n")[0] + "\n"
+
+
+def _requires(entry: metadata.Distribution, lines: list[str]) -> Iterator[str]:
+    if not lines and _info(entry).endswith((".egg-info", "EGG-INFO")):
+        try:
+            lines = list(entry.requires or ())
+        except (OSError, ValueError):
+            lines = []
+    for line in map(str, lines):
+        marker = line.partition(";")[2]
+        # What an `or` may switch on without the extra is left to the host, which evaluates it.
+        if re.search(r"\bextra\b", marker) is None or re.search(r"\bor\b", marker) is not None:
+            yield visible(" ".join(line.split()))

@@ -1,0 +1,250 @@
+"""Who owns which file (recipes R17, R17b, R18b), and files against RECORD."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import packages
+import pytest
+from data.dist_info import install
+
+from envcheck.core.exclusive import EXCLUSIVE
+
+OWN, APART = "one-distribution-owns-each-file", "exclusive-packages-are-apart"
+RECORD = "files-match-record"
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+ONNX = "onnxruntime/capi/onnxruntime_pybind11_state.so"
+
+
+def cudnn(site: Path, *, last: str) -> None:
+    """R17: the pair of pytorch/pytorch#188892, torch needing the one for CUDA 13."""
+    install(site, "torch", "2.14.1", requires=("nvidia-cudnn-cu13==9.24",))
+    for name in sorted(("nvidia-cudnn-cu12", "nvidia-cudnn-cu13"), key=last.__eq__):
+        version = "9.10" if name.endswith("12") else "9.24"
+        install(site, name, version, tags=("py3-none-manylinux_2_27_x86_64",),
+                files={CUDNN: name.encode() * 2 if name.endswith("13") else b"cu12"})  # fmt: skip
+
+
+def test_the_library_that_torch_needs_was_overwritten(tmp_path: Path) -> None:
+    cudnn(tmp_path, last="nvidia-cudnn-cu12")
+    (finding,) = packages.ask(OWN, tmp_path)
+    assert packages.told([finding]) == [
+        (
+            "fail",
+            "nvidia-cudnn-cu12 9.10 and nvidia-cudnn-cu13 9.24",
+            (
+                f"1 file(s) are owned with different content: {CUDNN}; on disk is that of "
+                "nvidia-cudnn-cu12 9.10, and torch needs nvidia-cudnn-cu13"
+            ),
+        )
+    ]
+    assert finding.remedy == (
+        "pip uninstall -y nvidia-cudnn-cu12; "
+        "pip install --force-reinstall --no-deps nvidia-cudnn-cu13"
+    )
+    (apart,) = packages.ask(APART, tmp_path)
+    assert (apart.status.value, apart.subject) == ("fail", "nvidia/cudnn")
+    assert "which torch needs" in apart.message
+
+
+def test_the_library_that_torch_needs_is_there(tmp_path: Path) -> None:
+    cudnn(tmp_path, last="nvidia-cudnn-cu13")
+    assert [f.status.value for f in packages.ask(OWN, tmp_path)] == ["warn"]
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["warn"]
+
+
+@pytest.mark.parametrize(("needer", "status"), [("torch", "fail"), ("xgboost", "warn")])
+def test_who_needs_a_lost_library_decides(tmp_path: Path, needer: str, status: str) -> None:
+    """xgboost asks for nvidia-nccl-cu12 beside a torch for CUDA 13, and takes what is there."""
+    install(tmp_path, needer, requires=("nvidia-nccl-cu12",))
+    for name in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
+        files = {"nvidia/nccl/lib/libnccl.so.2": name.encode()}
+        install(tmp_path, name, tags=("py3-none-manylinux_2_28_x86_64",), files=files)
+    for check in (OWN, APART):
+        (finding,) = packages.ask(check, tmp_path)
+        assert finding.status.value == status
+        assert f"{needer} needs" in finding.message
+
+
+@pytest.mark.parametrize(("last", "status"), [("onnxruntime", "fail"), ("onnxruntime-gpu", "warn")])
+def test_two_onnxruntimes(tmp_path: Path, last: str, status: str) -> None:
+    """R17b: microsoft/onnxruntime#23833, only the CPU provider is left."""
+    for name in sorted(("onnxruntime", "onnxruntime-gpu"), key=last.__eq__):
+        tags = ("cp311-cp311-manylinux_2_28_x86_64",)
+        install(tmp_path, name, "1.20.1", tags=tags, files={ONNX: name.encode()})
+    (apart,) = packages.ask(APART, tmp_path)
+    assert apart.status.value == status
+    assert apart.message.startswith(
+        "onnxruntime 1.20.1, onnxruntime-gpu 1.20.1: the files of onnxruntime are those of "
+        f"{last} 1.20.1"
+    )
+    assert "pip install --force-reinstall --no-deps onnxruntime-gpu" in apart.remedy or (
+        status == "warn"
+    )
+
+
+def test_variants_of_opencv_warn_whoever_needs_them(tmp_path: Path) -> None:
+    install(tmp_path, "a", requires=("opencv-python",))
+    for name in ("opencv-python", "opencv-python-headless"):
+        install(tmp_path, name, "4.10", tags=("cp37-abi3-x",), files={"cv2/cv2.so": name.encode()})
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["warn"]
+    assert [f.status.value for f in packages.ask(OWN, tmp_path)] == ["warn"]
+
+
+def test_of_two_builds_for_a_card_neither_is_the_right_one(tmp_path: Path) -> None:
+    for name in ("cupy-cuda13x", "cupy-cuda12x"):
+        install(
+            tmp_path, name, "14.2.0", tags=("cp311-cp311-x",), files={"cupy/a.so": name.encode()}
+        )
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["warn"]
+
+
+def test_a_shim_of_one_package_is_no_second_one(tmp_path: Path) -> None:
+    install(tmp_path, "faiss-gpu", "1.14", tags=("cp311-cp311-manylinux_2_28_x86_64",))
+    install(tmp_path, "faiss-gpu-cu12", "1.14", requires=("faiss-gpu==1.14",))
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["pass"]
+
+
+@pytest.mark.parametrize(
+    ("names", "together"),
+    [
+        (("onnxruntime", "onnxruntime-gpu"), True),
+        (("onnxruntime", "onnxruntime-extensions"), False),
+        (("onnxruntime", "onnxruntime-genai"), False),
+        (("cupy-cuda12x", "cupy-cuda13x"), True),
+        (("cupy-cuda12x", "cupy-xarray"), False),
+        (("cupy-cuda12x", "cupy-stubs"), False),
+        (("opencv-python", "opencv-contrib-python-headless"), True),
+        (("opencv-python", "opencv-stubs"), False),
+        (("nvidia-nccl-cu12", "nvidia-nccl-cu13"), True),
+        (("nvidia-nccl-cu12", "nvidia-cudnn-cu13"), False),
+        # These lie in folders of their own: nvidia/cublas and nvidia/cu13.
+        (("nvidia-cublas-cu12", "nvidia-cublas"), False),
+        (("tensorflow", "tensorflow-io"), False),
+        (("tensorflow", "tensorflow-cpu"), True),
+        (("faiss-cpu", "faiss-gpu-cu12"), True),
+        (("triton", "pytorch-triton"), True),
+        (("triton", "triton-kernels"), False),
+    ],
+)
+def test_the_table_names_what_excludes_each_other(names: tuple[str, ...], together: bool) -> None:
+    groups = [row for row in EXCLUSIVE if all(row.names.fullmatch(name) for name in names)]
+    assert bool(groups) is together
+
+
+def test_every_row_has_a_source() -> None:
+    assert all(row.source and isinstance(row.names, re.Pattern) for row in EXCLUSIVE)
+
+
+def test_two_dist_info_of_torch_fail(tmp_path: Path) -> None:
+    """R18b: pytorch/vision#9174, an upgrade that was cut short."""
+    install(tmp_path, "torch", "2.6.0", files={"torch/lib/libtorch.so": b"2.6"})
+    install(tmp_path, "torch", "2.8.0", files={"torch/lib/libtorch.so": b"2.8.0"})
+    duplicate, *_ = packages.ask(OWN, tmp_path)
+    assert packages.told([duplicate]) == [
+        (
+            "fail",
+            "torch",
+            (
+                "installed twice in one folder (torch-2.6.0.dist-info and torch-2.8.0.dist-info): "
+                "which files are there is not certain"
+            ),
+        )
+    ]
+
+
+def test_a_duplicate_of_pure_python_warns(tmp_path: Path) -> None:
+    install(tmp_path, "six", "1.15")
+    install(tmp_path, "six", "1.16")
+    assert [f.status.value for f in packages.ask(OWN, tmp_path)] == ["warn"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("torch", "warn"), ("numpy", "pass")])
+def test_what_an_earlier_folder_hides(tmp_path: Path, name: str, status: str) -> None:
+    """An overlay on an image's packages is common; of torch it is named."""
+    install(tmp_path / "a", name, "2.6.0")
+    install(tmp_path / "b", name, "2.8.0")
+    found = packages.ask(OWN, tmp_path / "a", tmp_path / "b")
+    assert [f.status.value for f in found] == [status]
+
+
+def test_leftovers_of_pip_are_named_and_not_judged(tmp_path: Path) -> None:
+    install(tmp_path, "torch", "2.8.0")
+    install(tmp_path, "torch", "2.6.0").rename(tmp_path / "~orch-2.6.0.dist-info")
+    (finding,) = packages.ask(OWN, tmp_path)
+    assert (finding.status.value, finding.subject) == ("warn", "~orch-2.6.0.dist-info")
+
+
+@pytest.mark.parametrize(
+    ("path", "one", "other", "status"),
+    [
+        ("nvidia/__init__.py", b"", b"", "pass"),
+        ("tests/__init__.py", b"1", b"2", "pass"),
+        ("LICENSE", b"1", b"2", "pass"),
+        ("google/__init__.py", b"1", b"2", "warn"),
+        ("x/_C.so", b"1", b"2", "warn"),
+    ],
+)
+def test_shared_paths(tmp_path: Path, path: str, one: bytes, other: bytes, status: str) -> None:
+    install(tmp_path, "a", files={path: one})
+    install(tmp_path, "b", files={path: other})
+    assert [f.status.value for f in packages.ask(OWN, tmp_path)] == [status]
+
+
+# Files against RECORD
+
+LIBRARY = {"x/_C.so": b"library", "x/__init__.py": b"code", "x/data.bin": b"data"}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status"),
+    [
+        ("x/_C.so", b"", "fail"),
+        ("x/_C.so", b"lib", "warn"),  # stripped, perhaps
+        ("x/_C.so", b"LIBRARY", "warn"),
+        ("x/_C.so", None, "warn"),
+        ("x/__init__.py", b"patched", "warn"),
+        ("x/__init__.py", None, "warn"),
+        ("x/data.bin", None, "pass"),
+        ("x/data.bin", b"other data", "pass"),
+        ("x/_C.so", b"library", "pass"),
+    ],
+)
+def test_changed_files(tmp_path: Path, path: str, content: bytes | None, status: str) -> None:
+    install(tmp_path, "x", files=LIBRARY)
+    (tmp_path / path).unlink()
+    if content is not None:
+        (tmp_path / path).write_bytes(content)
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
+
+
+def test_a_package_of_which_only_the_metadata_is_left(tmp_path: Path) -> None:
+    install(tmp_path, "x", "2", files=dict.fromkeys((f"x/{n}.so" for n in "abcdefgh"), b"1"))
+    for path in tmp_path.glob("x/*.so"):
+        path.unlink()
+    (finding,) = packages.ask(RECORD, tmp_path)
+    assert packages.told([finding]) == [
+        ("fail", "x 2", "its metadata is there, but 8 of 8 files are gone")
+    ]
+    assert finding.remedy == "pip install --force-reinstall --no-deps 'x==2'"
+
+
+@pytest.mark.parametrize(
+    ("installer", "status"),
+    [("", "pass"), ("debian", "pass"), ("conda", "pass"), ("pip", "warn"), ("uv", "warn")],
+)
+def test_packages_of_a_distribution_are_stripped_after_their_record(
+    tmp_path: Path, installer: str, status: str
+) -> None:
+    info = install(tmp_path, "x", files=LIBRARY)
+    (tmp_path / "x/_C.so").write_bytes(b"lib")
+    (info / "INSTALLER").write_text(installer)
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
+
+
+def test_what_was_not_hashed_is_said(tmp_path: Path) -> None:
+    install(tmp_path, "x", files=LIBRARY)
+    (finding,) = packages.ask(RECORD, tmp_path)
+    # METADATA, WHEEL, INSTALLER and three files; of them METADATA and the library are hashed.
+    assert finding.message == ("as installed: 6 files by size, 2 by hash too (4 were not hashed)")

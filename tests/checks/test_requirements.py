@@ -1,0 +1,192 @@
+"""Requirements and PyTorch's family, on packages as an installer leaves them (recipe R18)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import packages
+import pytest
+from data.dist_info import install
+
+from envcheck.checks.pins import pins
+from envcheck.core.model import Torch
+from envcheck.core.torch_family import Local, local
+from envcheck.guest import installed
+
+CHECK, FAMILY = "requirements-are-installed", "torch-family-matches"
+CODE = {"x/_C.so": b"code"}
+
+
+def test_a_pin_that_the_installed_torch_does_not_meet_fails(tmp_path: Path) -> None:
+    """R18: METADATA pinning torch==2.4 beside torch 2.11."""
+    install(tmp_path, "torch", "2.11.0")
+    install(tmp_path, "flash-thing", "1.2", requires=("torch==2.4",))
+    (finding,) = packages.ask(CHECK, tmp_path)
+    assert packages.told([finding]) == [
+        ("fail", "flash-thing 1.2", "requires torch==2.4, but torch 2.11.0 is installed")
+    ]
+    assert finding.remedy.startswith("pip install 'torch==2.4'")
+
+
+@pytest.mark.parametrize(
+    ("requires", "files", "status"),
+    [
+        ("torch<2.9", CODE, "fail"),  # compiled code for an older one
+        ("torch<2.9", {}, "warn"),  # Python alone often works
+        ("torch>=2.8", CODE, "pass"),
+        ("torch (==2.11.0)", CODE, "pass"),  # as older metadata writes it
+        ("torch==2.11.0+cu128", CODE, "pass"),
+        ("torch==2.11.0+cu126", CODE, "fail"),
+        ("torch==2.4; python_version < '3.11'", CODE, "pass"),
+        ("torch==2.4; python_version >= '3.11'", CODE, "fail"),
+        ("torch==2.4; platform_machine == 'aarch64'", CODE, "pass"),
+        ("torch==2.4; sys_platform == 'win32'", CODE, "pass"),
+        ("torch==2.4; extra == 'old'", CODE, "pass"),
+        ("torch==2.4; platform_release > '99'", CODE, "pass"),
+        ("not a requirement ==", CODE, "pass"),
+        ("absent-thing", CODE, "warn"),
+        ("absent-thing; extra == 'all'", CODE, "pass"),
+        ("torch @ https://example.org/torch.whl", CODE, "pass"),
+        ("Torch>=2", {}, "pass"),
+    ],
+)
+def test_each_form_of_requirement(
+    tmp_path: Path, requires: str, files: dict[str, bytes], status: str
+) -> None:
+    install(tmp_path, "torch", "2.11.0+cu128")
+    install(tmp_path, "x", requires=(requires,), files=files)
+    assert [f.status.value for f in packages.ask(CHECK, tmp_path)] == [status]
+
+
+def test_compiled_code_for_an_absent_torch_fails(tmp_path: Path) -> None:
+    install(tmp_path, "x", requires=("torch",), files=CODE)
+    assert packages.told(packages.ask(CHECK, tmp_path)) == [
+        ("fail", "x 1.0", "requires torch, which is not installed")
+    ]
+
+
+def test_what_one_package_misses_is_told_at_once(tmp_path: Path) -> None:
+    install(tmp_path, "numpy", "2.4.6")
+    install(tmp_path, "x", requires=("one>=1", "two", "numpy<2"))
+    missing, other = packages.ask(CHECK, tmp_path)
+    assert packages.told([missing, other]) == [
+        ("warn", "x 1.0", "requires one>=1, two, which are not installed"),
+        ("warn", "x 1.0", "requires numpy<2, but numpy 2.4.6 is installed"),
+    ]
+    assert missing.remedy == "pip install 'one>=1' 'two'"
+
+
+def test_a_build_from_source_is_the_release_it_becomes(tmp_path: Path) -> None:
+    """PyTorch in NVIDIA's images says 2.6.0a0+ecf3bae40a.nv25.01."""
+    install(tmp_path, "torch", "2.6.0a0+ecf3bae40a.nv25.01")
+    install(tmp_path, "x", requires=("torch>=2.6",), files=CODE)
+    assert [f.status.value for f in packages.ask(CHECK, tmp_path)] == ["pass"]
+
+
+def test_the_first_folder_counts(tmp_path: Path) -> None:
+    install(tmp_path / "user", "torch", "2.6.0")
+    install(tmp_path / "system", "torch", "2.8.0")
+    install(tmp_path / "system", "x", requires=("torch==2.8.0",), files=CODE)
+    (finding,) = packages.ask(CHECK, tmp_path / "user", tmp_path / "system")
+    assert finding.message == "requires torch==2.8.0, but torch 2.6.0 is installed"
+
+
+def test_it_agrees_with_pip_check_on_this_very_environment() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "check", "--disable-pip-version-check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "No module named pip" in done.stderr:
+        pytest.skip("no pip here")
+    lines = [s for s in done.stdout.splitlines() if " which is not " in s or ", but you" in s]
+    folders = [p for p in json.loads(_ask("import sys, json; print(json.dumps(sys.path))")) if p]
+    found = installed.read([f for f in folders if "site-packages" in f])
+    assert len([pin for pin in pins(found) if not pin.met]) == len(lines)
+
+
+def _ask(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+# PyTorch's family. The pins are those of the published wheels of these versions.
+
+
+def test_torchvision_of_another_release_fails(tmp_path: Path) -> None:
+    """pytorch/vision#9174; torchvision 0.19.1 says `torch (==2.4.1)`."""
+    install(tmp_path, "torch", "2.8.0")
+    files = {"torchvision/_C.so": b"code"}
+    install(tmp_path, "torchvision", "0.19.1", requires=("torch (==2.4.1)",), files=files)
+    assert packages.told(packages.ask(FAMILY, tmp_path)) == [
+        ("fail", "torchvision 0.19.1", "made for torch==2.4.1, but torch 2.8.0 is installed")
+    ]
+    # Told once.
+    assert [f.status.value for f in packages.ask(CHECK, tmp_path)] == ["pass"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "requires", "cuda", "status"),
+    [
+        ("torchvision", "0.29.1", "torch (>=2.14.0)", "13.0", "pass"),
+        ("torchaudio", "2.11.1", "torch>=2.11", "13.0", "pass"),
+        ("torchaudio", "2.10.0", "torch==2.10.0", "13.0", "fail"),
+        ("torchvision", "0.29.1+cu130", "torch", "13.0", "pass"),
+        ("torchvision", "0.29.1+cu132", "torch", "13.0", "pass"),  # one major: it loads
+        ("torchvision", "0.29.1+cu126", "torch", "13.0", "fail"),
+        ("torchvision", "0.29.1+cpu", "torch", "13.0", "warn"),
+        ("torchvision", "0.29.1+cu126", "torch", None, "fail"),
+        ("torchvision", "0.29.1+cpu", "torch", None, "pass"),
+        ("torchao", "0.13.0", "", "13.0", "warn"),
+        ("torchao", "0.18.0", "", "13.0", "pass"),
+        ("flash-attn", "2.8.3+cu12torch2.8cxx11abitrue", "torch", "12.8", "fail"),
+        ("flash-attn", "2.8.3+cu13torch2.14cxx11abitrue", "torch", "13.0", "pass"),
+        ("flash-attn", "2.8.3+cu13torch2.14cxx11abifalse", "torch", "13.0", "fail"),
+        ("torch-scatter", "2.1.2+pt26cu124", "", "13.0", "fail"),
+        ("torch-scatter", "2.1.2+pt214cu130", "", "13.0", "pass"),
+    ],
+)
+def test_each_member_against_torch_2_14(
+    tmp_path: Path, name: str, version: str, requires: str, cuda: str | None, status: str
+) -> None:
+    install(tmp_path, "torch", "2.14.1")
+    needs = tuple(filter(None, (requires,)))
+    install(tmp_path, name, version, requires=needs, files={f"{name}/_C.so": b"code"})
+    torch = Torch(version="2.14.1", cuda=cuda, cxx11_abi=True)
+    (finding,) = packages.ask(FAMILY, tmp_path, torch=torch)
+    assert finding.status.value == status, finding.message
+
+
+def test_pure_python_members_warn(tmp_path: Path) -> None:
+    install(tmp_path, "torch", "2.14.1")
+    install(tmp_path, "torchdata", "0.11.0", requires=("torch<2.9",))
+    assert [f.status.value for f in packages.ask(FAMILY, tmp_path)] == ["warn"]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("2.8.0+cu128", Local(cuda="12.8")),
+        ("2.1.0+cu118", Local(cuda="11.8")),
+        ("2.8.0+cpu", Local(cuda="cpu")),
+        ("2.5.0+rocm6.2", Local(cuda="rocm")),
+        ("2.7.4.post1+cu12torch2.5cxx11abiFALSE", Local("12", "2.5", cxx11_abi=False)),
+        ("2.1.2+pt26cu124", Local("12.4", "2.6")),
+        ("2.6.0a0+ecf3bae40a.nv25.01", Local()),
+        ("1.0+cute3", Local()),
+        ("1.0", Local()),
+        ("+", Local()),
+    ],
+)
+def test_local_labels_are_read(version: str, expected: Local) -> None:
+    assert local(version) == expected
+
+
+def test_without_packages_or_torch_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    install(tmp_path, "torchvision", "0.19.1")
+    assert [f.status.value for f in packages.ask(FAMILY, tmp_path)] == ["skip"]
+    tmp_path.joinpath("none").mkdir()
+    assert [f.status.value for f in packages.ask(CHECK, tmp_path / "none")] == ["skip"]

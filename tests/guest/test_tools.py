@@ -1,0 +1,233 @@
+"""Compilers, headers, nvcc and folders: what is found is compared with what the tools themselves say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from envcheck.guest import cache_folders, named_variables, nvcc_files, tools
+
+
+def program(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine on whose PATH nothing is, and which no variable describes."""
+    for name in (
+        *("CC", "CXX", "CUDA_HOME", "CUDA_PATH", "LD_PRELOAD", "TRITON_LIBCUDA_PATH"),
+        *("LIBRARY_PATH", "LD_LIBRARY_PATH", "TRITON_CACHE_DIR", "TRITON_HOME"),
+        *("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"),
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+def test_the_version_of_gcc_is_what_gcc_says() -> None:
+    path = shutil.which("gcc")
+    assert path is not None
+    said = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True)
+    assert tools.identify(path) == ("gcc", int(said.stdout.split(".")[0]))
+
+
+def test_python_h_is_where_this_interpreter_has_it() -> None:
+    header = tools.python_header()
+    assert header == os.path.join(sysconfig.get_paths()["include"], "Python.h")
+    # Without `site` a venv does not know that it is one; the base's folder is found all the same.
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import envcheck.guest.tools as t"
+    here = str(Path(tools.__file__).parents[2])
+    said = subprocess.run(
+        [sys.executable, "-E", "-S", "-B", "-c", f"{code}; print(t.python_header())", here],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == header
+
+
+def test_r21_an_environment_without_compilers(bare: Path) -> None:
+    seen = tools.look(cuda=None)
+    assert seen.compilers == ()
+    program(bare / "bin" / "gcc")
+    program(bare / "bin" / "clang++-18").rename(bare / "bin" / "clang++")
+    first, second = tools.look(cuda=None).compilers
+    assert (first.language, first.named, first.origin) == ("c", "gcc", "PATH")
+    assert (second.language, second.named, second.family) == ("c++", "clang++", "clang")
+
+
+def test_cc_that_names_no_program_is_told(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc-99 -m64")
+    (compiler,) = tools.look(cuda=None).compilers
+    assert (compiler.named, compiler.path) == ("gcc-99 -m64", None)
+    program(bare / "bin" / "gcc-99")
+    (compiler,) = tools.look(cuda=None).compilers
+    assert (compiler.path, compiler.version) == (str(bare / "bin" / "gcc-99"), 99)
+
+
+def test_r21c_the_link_name_of_the_driver(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drivers = bare / "drivers"
+    drivers.mkdir()
+    (drivers / "libcuda.so.1").touch()
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", str(drivers))
+    seen = tools.look(cuda=None)
+    assert seen.libcuda == (str(drivers),)
+    assert str(drivers) not in seen.libcuda_link
+    (drivers / "libcuda.so").symlink_to("libcuda.so.1")
+    assert tools.look(cuda=None).libcuda_link[0] == str(drivers)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc here")
+def test_the_release_of_nvcc_is_what_nvcc_says() -> None:
+    path = shutil.which("nvcc")
+    assert path is not None
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True)
+    found = nvcc_files.find()
+    assert found is not None
+    assert f"release {found.release}," in said.stdout
+    assert found.newest_gcc is not None
+
+
+def toolkit(root: Path, text: str) -> Path:
+    program(root / "bin" / "nvcc", text)
+    header = root / "include" / "crt" / "host_config.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#if defined(__GNUC__)\n\n#if __GNUC__ > 12\n\n#error --\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "release"),
+    [
+        (None, "x\0Cuda compilation tools, release 12.1, V12.1.105\0", "12.1"),
+        ("version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}', "12.4"),
+        ("version.txt", "CUDA Version 10.2.89\n", "10.2"),
+        ("version.json", "{", None),
+        ("version.json", "[]", None),
+        ("version.json", '{"cuda": {"version": "twelve"}}', None),
+    ],
+)
+def test_a_toolkit_tells_its_release(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, name: str | None, text: str, release: str | None
+) -> None:
+    root = toolkit(bare / "cuda", text if name is None else "")
+    if name is not None:
+        (root / name).write_text(text)
+    monkeypatch.setenv("CUDA_HOME", str(root))
+    found = nvcc_files.find()
+    assert found is not None
+    assert (found.origin, found.release, found.newest_gcc) == ("CUDA_HOME", release, 12)
+
+
+def test_a_script_that_calls_nvcc_is_followed(bare: Path) -> None:
+    root = toolkit(bare / "cuda-12", "Cuda compilation tools, release 12.6, V12.6.20")
+    program(bare / "bin" / "nvcc", f'#!/bin/sh\nexec {root}/bin/nvcc "$@"\n')
+    found = nvcc_files.find()
+    assert found is not None
+    assert (found.path, found.release) == (str(bare / "bin" / "nvcc"), "12.6")
+
+
+def test_a_toolkit_without_nvcc(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(bare / "absent"))
+    found = nvcc_files.find()
+    assert found is not None
+    assert found.path is None
+
+
+def test_folders_are_found_by_their_variables(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = {role: path for role, _, path in cache_folders.paths(cuda="13.0")}
+    version = f"py{sys.version_info[0]}{sys.version_info[1]}"
+    assert paths["triton"] == f"{bare}/.triton/cache"
+    assert paths["extensions"] == f"{bare}/.cache/torch_extensions/{version}_cu130"
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/x/t")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x/c")
+    paths = {role: path for role, _, path in cache_folders.paths(cuda=None)}
+    assert paths["triton"] == "/x/t"
+    assert paths["extensions"] == f"/x/c/torch_extensions/{version}_cpu"
+
+
+def test_pytorch_uses_these_folders(bare: Path) -> None:
+    torch = pytest.importorskip("torch")
+    extension = pytest.importorskip("torch.utils.cpp_extension")
+    caches = pytest.importorskip("torch._inductor.runtime.cache_dir_utils")
+    paths = {role: path for role, _, path in cache_folders.paths(cuda=torch.version.cuda)}
+    assert extension._get_build_directory("x", False) == f"{paths['extensions']}/x"
+    assert caches.default_cache_dir() == paths["inductor"]
+
+
+def one(path: Path) -> tuple[str, bool, bool]:
+    folder = cache_folders._folder("triton", "TRITON_CACHE_DIR", str(path))
+    return folder.kind, folder.exists, folder.writable
+
+
+def test_what_stands_where_a_folder_is_needed(tmp_path: Path) -> None:
+    assert one(tmp_path / "a" / "b") == ("folder", False, True)
+    (tmp_path / "file").touch()
+    assert one(tmp_path / "file") == ("other", True, False)
+    assert one(tmp_path / "file" / "below") == ("other", False, False)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert one(tmp_path / "link") == ("absent", True, False)
+    os.mkfifo(tmp_path / "fifo")
+    assert one(tmp_path / "fifo") == ("other", True, False)
+
+
+def test_mount_options_are_those_of_the_kernel() -> None:
+    folder = cache_folders._folder("triton", "default", "/proc")
+    options = next(
+        line.split()[3].split(",")
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if line.split()[1] == "/proc"
+    )
+    assert folder.noexec == ("noexec" in options)
+    assert folder.read_only == ("ro" in options)
+
+
+def test_two_looks_at_one_machine_are_the_same(bare: Path) -> None:
+    assert tools.look(cuda="13.0") == tools.look(cuda="13.0")
+    # A file system that has no blocks at all is not full.
+    assert cache_folders._folder("triton", "default", "/proc").free is None
+
+
+def test_a_user_without_a_home(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert cache_folders.home() is None
+    seen = tools.look(cuda=None)
+    assert not seen.home
+    assert seen.folders[0].path == "~/.triton/cache"
+
+
+def test_r25c_only_listed_variables_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "file"))
+    monkeypatch.setenv("NCCL_TOPO_FILE", "/nowhere/topo.xml")
+    monkeypatch.setenv("LD_PRELOAD", f"libx.so {tmp_path}/file:/nowhere.so")
+    monkeypatch.setenv("GGML_CUDA_P2P", "0")
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    seen = [(n.variable, n.found) for n in named_variables.look()]
+    assert seen == [
+        ("CUDA_HOME", "folder"),
+        ("TRITON_PTXAS_PATH", "file"),
+        ("NCCL_TOPO_FILE", "absent"),
+        ("LD_PRELOAD", "text"),
+        ("LD_PRELOAD", "file"),
+        ("LD_PRELOAD", "absent"),
+        ("GGML_CUDA_P2P", "text"),
+    ]

@@ -1,0 +1,444 @@
+"""Caches, AOT packages, engines and adapters, as `scan` finds and judges them (recipes R26 to R28)."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from building import OBJECTS, SM90, zipped
+from inventories import ask, environment, judged
+
+from envcheck import pipeline
+from envcheck.core import codec
+from envcheck.core.artefacts import Artefact
+from envcheck.core.model import Finding, Inventory, Torch, Triton, Verdict
+from envcheck.guest import artefacts
+from envcheck.inflate import inflate
+
+FITS, LOADS = "caches-fit-target", "adapter-will-load"
+# Bare cubins whose SM an H200 confirmed: see data/truth.
+CUBIN90 = (OBJECTS / "cu13.0__rawsass_90.cubin").read_bytes()
+CUBIN120 = (OBJECTS / "cu13.0__rawsass_120.cubin").read_bytes()
+
+
+def scan(*paths: Path) -> Inventory:
+    return pipeline.scan([str(p) for p in paths], lambda _, __: None)
+
+
+def found(check: str, inventory: Inventory, sm: str) -> list[tuple[str, bool]]:
+    return [(f.status.value, f.required) for f in ask(check, inventory, sm)]
+
+
+def only(check: str, inventory: Inventory, sm: str) -> Finding:
+    (finding,) = ask(check, inventory, sm)
+    return finding
+
+
+def kernel(
+    cache: Path, target: object, cubin: bytes = CUBIN90, name: str = "k", **more: object
+) -> Path:
+    """Write one kernel as Triton's cache has it."""
+    folder = cache / f"{len(list(cache.iterdir())) if cache.exists() else 0:052}"
+    folder.mkdir(parents=True)
+    data = {"num_warps": 4, "shared": 0, "name": name, **more}
+    if target is not None:
+        data["target"] = target
+    (folder / f"{name}.json").write_text(json.dumps(data))
+    (folder / f"__grp__{name}.json").write_text(json.dumps({"child_paths": {}}))
+    (folder / f"{name}.cubin").write_bytes(cubin)
+    (folder / f"{name}.ptx").write_text(".version 8.4\n.target sm_90a\n.address_size 64\n")
+    return folder
+
+
+CUDA90 = {"backend": "cuda", "arch": 90, "warp_size": 32}
+
+
+# R26: a cache directory with a JSON `target.arch` of another card.
+def test_r26_a_triton_cache_for_another_card_warns(tmp_path: Path) -> None:
+    kernel(tmp_path / "cache", CUDA90, triton_version="3.8.0")
+    kernel(tmp_path / "cache", ["cuda", 90])  # as Triton 2.3 wrote it
+    inventory = scan(tmp_path)
+    (one,) = inventory.artefacts
+    assert (one.path, one.entries) == (str(tmp_path / "cache"), 2)
+    assert inventory.files == ()  # its stages are no files of their own
+    assert found(FITS, inventory, "sm_90") == [("pass", False)]
+    finding = only(FITS, inventory, "sm_89")
+    assert (finding.status.value, finding.required) == ("warn", True)
+    assert "2 kernel(s) for sm_90, none for sm_89" in finding.message
+    assert judged(inventory, "sm_89").verdict is Verdict.COMPATIBLE
+    assert judged(inventory, "sm_90").verdict is Verdict.COMPATIBLE
+
+
+def test_a_cache_holds_launchers_too(tmp_path: Path) -> None:
+    folder = kernel(tmp_path, CUDA90)
+    (folder / "__triton_launcher.so").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
+    inventory = scan(tmp_path)
+    assert len(inventory.files) == 1
+    assert judged(inventory, "sm_89").verdict is Verdict.COMPATIBLE
+
+
+def test_a_cache_for_several_cards_is_no_fault(tmp_path: Path) -> None:
+    kernel(tmp_path, CUDA90)
+    kernel(tmp_path, {**CUDA90, "arch": 120})
+    assert found(FITS, scan(tmp_path), "sm_120") == [("pass", False)]
+
+
+# triton-lang/triton#1323: a Triton whose key lacked the card loaded the V100's code on an A100.
+def test_r26_a_cache_that_names_no_card_is_told_by_its_code(tmp_path: Path) -> None:
+    kernel(tmp_path / "a cache", None)
+    finding = only(FITS, scan(tmp_path), "sm_120")
+    assert (finding.status.value, finding.required) == ("fail", True)
+    assert finding.remedy == f"rm -r '{tmp_path}/a cache'"
+    assert found(FITS, scan(tmp_path), "sm_90") == [("pass", False)]
+
+
+def test_a_cache_for_another_maker(tmp_path: Path) -> None:
+    kernel(tmp_path, {"backend": "hip", "arch": "gfx942"})
+    finding = only(FITS, scan(tmp_path), "sm_90")
+    assert finding.status.value == "warn"
+    assert "hip gfx942" in finding.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"num_warps": 4}', '{"num_warps": 4, "target": {"arch": -1}}',
+             '{"num_warps": 4, "target": {"backend": "cuda", "arch": 100000}}',
+             "[" * 100000, '{"target": {"backend": "cuda", "arch": 90}}'],
+)  # fmt: skip
+def test_broken_metadata_is_never_a_traceback(tmp_path: Path, text: str) -> None:
+    folder = kernel(tmp_path, CUDA90, cubin=b"\x7fELF")
+    (folder / "k.json").write_text(text)
+    inventory = scan(tmp_path)
+    assert all(f.status.value in ("skip", "warn") for f in ask(FITS, inventory, "sm_90"))
+
+
+# R26: a `.so` of another card where torch.utils.cpp_extension builds.
+def test_r26_a_built_extension_for_another_card_warns(tmp_path: Path) -> None:
+    built = tmp_path / "torch_extensions" / "py311_cu130" / "fused_adam" / "fused_adam.so"
+    built.parent.mkdir(parents=True)
+    built.write_bytes((OBJECTS / "nordc_s80.so").read_bytes())
+    inventory = scan(tmp_path)
+    assert inventory.files == ()
+    finding = only(FITS, inventory, "sm_120")
+    assert (finding.status.value, finding.required) == ("warn", True)
+    assert finding.remedy == f"rm -r {built.parent}"
+    assert found(FITS, inventory, "sm_86") == [("pass", False)]
+    elsewhere = tmp_path / "fused_adam.so"
+    elsewhere.write_bytes(built.read_bytes())
+    assert judged(scan(elsewhere), "sm_120").verdict is Verdict.INCOMPATIBLE
+
+
+def test_the_caches_of_a_job_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel(tmp_path / "triton", CUDA90)
+    kernel(tmp_path / "inductor" / "triton" / "0", CUDA90)
+    built = tmp_path / "built" / "x" / "x.so"
+    built.parent.mkdir(parents=True)
+    built.write_bytes((OBJECTS / "nordc_s80.so").read_bytes())
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "built"))
+    caches = artefacts.of_job(cuda="13.0")
+    assert [(c.kind, c.path) for c in caches] == [
+        ("triton-cache", str(tmp_path / "triton")),
+        ("triton-cache", str(tmp_path / "inductor" / "triton" / "0")),
+        ("torch-extension", str(built)),
+    ]
+    # Without Triton and PyTorch nobody looks there.
+    assert found(FITS, with_caches(caches), "sm_120") == [("skip", False)]
+    used = with_caches(caches, torch=Torch(version="2.14.1", cuda="13.0"), triton=True)
+    assert {f.status.value for f in ask(FITS, used, "sm_120")} == {"warn"}
+
+
+def with_caches(
+    caches: tuple[Artefact, ...], torch: Torch | None = None, *, triton: bool = False
+) -> Inventory:
+    from dataclasses import replace
+
+    made = environment(torch=torch, triton=Triton(version="3.8.0") if triton else None)
+    assert made.environment is not None
+    return replace(made, environment=replace(made.environment, caches=caches))
+
+
+def package(capability: str = "90", device: str = "cuda", **members: bytes) -> bytes:
+    """Write an AOT package as torch._inductor.aoti_compile_and_package lays it out."""
+    inner = "pkg/data/aotinductor/model"
+    data = {"AOTI_DEVICE_KEY": device, "AOTI_COMPUTE_CAPABILITY": capability}
+    files = {f"{inner}/a.wrapper_metadata.json": json.dumps(data).encode()}
+    files |= {f"{inner}/{name.replace('_', '.')}": value for name, value in members.items()}
+    return zipped({**files, "pkg/archive_format": b"pt2"})
+
+
+# R27: an AOT package for another card (pytorch/pytorch#153697: the cubins are what counts).
+@pytest.mark.parametrize(
+    ("content", "sm", "expected"),
+    [
+        (package(k_cubin=CUBIN90), "sm_120", "fail"),
+        (package(k_cubin=CUBIN90), "sm_90", "pass"),
+        (package("120", k_cubin=CUBIN90), "sm_120", "fail"),  # it says so, its code does not
+        (package(a_cubin=CUBIN90, b_cubin=CUBIN120), "sm_120", "fail"),  # each is a kernel
+        (package(k_fatbin=SM90.read_bytes()), "sm_89", "fail"),
+        (package("90"), "sm_120", "warn"),
+        (package("90"), "sm_90", "pass"),
+        (package(""), "sm_90", "warn"),
+        (package("", device="cpu"), "sm_90", "skip"),
+    ],
+)
+def test_r27_aot_packages(tmp_path: Path, content: bytes, sm: str, expected: str) -> None:
+    (tmp_path / "model.pt2").write_bytes(content)
+    finding = only(FITS, scan(tmp_path), sm)
+    assert finding.status.value == expected, finding.message
+    if expected == "fail":
+        assert judged(scan(tmp_path), sm).verdict is Verdict.INCOMPATIBLE
+
+
+def test_r27_kernels_that_lie_in_the_library_as_data(tmp_path: Path) -> None:
+
+    plain = b"\x7fELF" + bytes(60)
+    (tmp_path / "m.pt2").write_bytes(package(w_so=plain + bytes(12) + CUBIN90))
+    (one,) = scan(tmp_path).artefacts
+    assert [c.sm for part in one.parts for c in part.code] == ["sm_90"]
+
+
+def test_a_zip_with_a_member_without_a_name_is_a_problem(tmp_path: Path) -> None:
+    name = b"nameless.so"
+    content = zipped({name.decode(): b"x"})
+    # The directory at the end says that the name has no length.
+    at = content.rindex(b"PK\1\2") + 28
+    broken = content[:at] + bytes(2) + content[at + 2 : at + 18] + content[at + 18 + len(name) :]
+    size = struct.pack("<I", 46)
+    end = broken.rindex(b"PK\5\6")
+    broken = broken[: end + 12] + size + broken[end + 16 :]
+    (tmp_path / "m.pt2").write_bytes(broken)
+    (file,) = scan(tmp_path).files
+    assert file.problem == "archive: a member without a name"
+
+
+def engine(version: tuple[int, int, int] = (10, 3, 0), rest: bytes = b"") -> bytes:
+    return b"ftrt" + bytes(20) + struct.pack("<4B", *version, 26) + bytes(36) + rest
+
+
+# R27: the card does not stand in the part of an engine's header that is known.
+@pytest.mark.parametrize(
+    ("content", "sm", "expected"),
+    [
+        (engine(), "sm_90", "warn"),
+        (engine(rest=CUBIN90), "sm_90", "pass"),
+        (engine(rest=CUBIN90), "sm_89", "fail"),
+        (b"ptrt" + engine()[4:], "sm_90", "warn"),
+    ],
+)
+def test_r27_engines(tmp_path: Path, content: bytes, sm: str, expected: str) -> None:
+    (tmp_path / "rank0.engine").write_bytes(content)
+    inventory = scan(tmp_path)
+    finding = only(FITS, inventory, sm)
+    assert finding.status.value == expected
+    assert "engine of TensorRT 10.3.0" in finding.message
+    assert codec.loads(Inventory, codec.dumps(inventory), name="x") == inventory
+
+
+def test_what_merely_begins_like_an_engine_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"ftrt")
+    assert scan(tmp_path).artefacts == ()
+
+
+# Adapters: the same variants were loaded with PEFT 0.21.2 on a module of two Linear layers, and
+# its output compared: as trained for `good` and `default`; as if never trained for wrapped,
+# doubled, named, bare and zero; neither for single; an error for another rank.
+Tensors = dict[str, tuple[list[int], bytes]]
+
+
+def good() -> Tensors:
+    one = struct.pack("<f", 1.0)
+    return {
+        f"base_model.model.{module}.lora_{side}.weight": (shape, one * (shape[0] * shape[1]))
+        for module in ("l", "m")
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+
+
+def safetensors(tensors: Tensors) -> bytes:
+    header, data = {}, b""
+    for key, (shape, raw) in tensors.items():
+        offsets = [len(data), len(data) + len(raw)]
+        header[key] = {"dtype": "F32", "shape": shape, "data_offsets": offsets}
+        data += raw
+    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def adapter(folder: Path, tensors: Tensors, config: Mapping[str, object] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "adapter_model.safetensors"
+    path.write_bytes(safetensors(tensors))
+    if config is not None:
+        (folder / "adapter_config.json").write_text(json.dumps({"r": 4, **config}))
+    return path
+
+
+def renamed(change: Callable[[str], str]) -> Tensors:
+    return {change(key): value for key, value in good().items()}
+
+
+def zeroed(raw: bytes, *modules: str) -> Tensors:
+    return {
+        key: (shape, raw * (len(data) // len(raw)) if ".lora_B" in key and key.split(".")[2] in modules else data)
+        for key, (shape, data) in good().items()
+    }  # fmt: skip
+
+
+VARIANTS: dict[str, tuple[Tensors, str, str]] = {
+    "good": (good(), "pass", "2 pair(s)"),
+    "default": (renamed(lambda k: k.replace(".weight", ".default.weight")), "pass", "2 pair(s)"),
+    # R28: `_orig_mod.` in its keys, all-zero lora_B.
+    "wrapped": (
+        renamed(lambda k: k.replace("model.model.", "model.model._orig_mod.")),
+        "fail",
+        "wrapper",
+    ),
+    "fsdp": (renamed(lambda k: k.replace(".l.", "._fsdp_wrapped_module.l.")), "fail", "wrapper"),
+    "zero": (zeroed(bytes(4), "l", "m"), "fail", "all 2 lora_B are zero"),
+    "minus zero": (zeroed(struct.pack("<f", -0.0), "l", "m"), "fail", "all 2 lora_B are zero"),
+    "half zero": (zeroed(bytes(4), "l"), "warn", "1 of 2 lora_B are zero"),
+    # R28b: the adapter's name in its keys, a doubled prefix.
+    "named": (renamed(lambda k: k.replace(".weight", ".lora.weight")), "fail", "adapter's name"),
+    "doubled": (renamed(lambda k: "base_model.model." + k), "fail", "twice"),
+    "bare": (renamed(lambda k: k.removeprefix("base_model.model.")), "fail", "without"),
+    "single": (
+        {k: v for k, v in good().items() if k != "base_model.model.l.lora_B.weight"},
+        "fail",
+        "only one of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_r28_adapters(tmp_path: Path, name: str) -> None:
+    tensors, expected, why = VARIANTS[name]
+    adapter(tmp_path, tensors, {})
+    inventory = scan(tmp_path)
+    finding = only(LOADS, inventory, "sm_90")
+    assert finding.status.value == expected
+    assert why in finding.message
+    verdict = Verdict.INCOMPATIBLE if expected == "fail" else Verdict.COMPATIBLE
+    assert judged(inventory, "sm_90").verdict is verdict
+    assert codec.loads(Inventory, codec.dumps(inventory), name="x") == inventory
+
+
+def test_r28_without_pefts_configuration_only_what_fails_everywhere_fails(tmp_path: Path) -> None:
+    for name in ("named", "bare"):
+        adapter(tmp_path / name, VARIANTS[name][0])
+        assert found(LOADS, scan(tmp_path / name), "sm_90") == [("pass", True)]
+    adapter(tmp_path / "wrapped", VARIANTS["wrapped"][0])
+    assert found(LOADS, scan(tmp_path / "wrapped"), "sm_90") == [("fail", True)]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [({"r": 5}, "fail"), ({"r": 2}, "pass"), ({"r": 5, "rank_pattern": {"l": 4}}, "pass")],
+)
+def test_another_rank_than_the_configurations(
+    tmp_path: Path, config: dict[str, object], expected: str
+) -> None:
+    adapter(tmp_path, good(), config)
+    assert only(LOADS, scan(tmp_path), "sm_90").status.value == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        (("l.weight", "m.weight"), "pass"),
+        (("transformer.l.weight", "transformer.m.weight"), "pass"),
+        # Transformers 5 has other names for modules than the checkpoint of a mixture of experts.
+        (("l.weight",), "pass"),
+        (("q.weight",), "fail"),
+    ],
+)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_keys_are_compared_with_a_base_that_is_here(
+    tmp_path: Path, base: tuple[str, ...], expected: str, indexed: bool
+) -> None:
+    model = tmp_path / "base"
+    model.mkdir()
+    if indexed:
+        index = {"weight_map": dict.fromkeys(base, "model-1.safetensors")}
+        (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    else:
+        tensors: Tensors = {key: ([1, 1], bytes(4)) for key in base}
+        (model / "model.safetensors").write_bytes(safetensors(tensors))
+    adapter(tmp_path / "adapter", good(), {"base_model_name_or_path": str(model)})
+    finding = only(LOADS, scan(tmp_path / "adapter"), "sm_90")
+    assert finding.status.value == expected
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"), [((0, 1), "pass"), ((0,), "warn"), ((0, 1, 2), "pass")]
+)
+def test_a_base_with_fewer_layers_is_told(
+    tmp_path: Path, layers: tuple[int, ...], expected: str
+) -> None:
+    index = {"weight_map": {f"model.layers.{n}.q_proj.weight": "1" for n in layers}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    tensors: Tensors = {
+        f"base_model.model.model.layers.{n}.q_proj.lora_{side}.weight": ([4, 4], b"\1" * 64)
+        for n in (0, 1)
+        for side in "AB"
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
+    assert only(LOADS, scan(tmp_path / "adapter"), "sm_90").status.value == expected
+
+
+def test_a_base_on_a_hub_is_not_looked_for(tmp_path: Path) -> None:
+    adapter(tmp_path, good(), {"base_model_name_or_path": "meta-llama/Llama-3.1-8B"})
+    assert found(LOADS, scan(tmp_path), "sm_90") == [("pass", True)]
+
+
+def test_a_model_is_no_adapter(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(safetensors({"l.weight": ([1, 1], bytes(4))}))
+    inventory = scan(tmp_path)
+    assert (inventory.adapters, inventory.passed_over) == ((), 1)
+
+
+WHOLE = safetensors(good())
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (WHOLE[:-1], "cut off"),
+        (WHOLE[:100], "header of"),
+        (WHOLE[:4], "header of"),
+        (b"", "header of"),
+        (struct.pack("<Q", 1 << 60) + b"{}", "header of"),
+        (struct.pack("<Q", 2) + b"{]", "not JSON"),
+        (struct.pack("<Q", 2) + b"[]", "not an object"),
+        (struct.pack("<Q", 100000) + b"[" * 100000, "not JSON"),
+        (struct.pack("<Q", 9) + b'{"a": []}', "cut off"),
+    ],
+)
+def test_broken_adapters_are_facts(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "adapter_model.safetensors").write_bytes(content)
+    finding = only(LOADS, scan(tmp_path), "sm_90")
+    assert (finding.status.value, finding.required) == ("fail", True)
+    assert why in finding.message
+
+
+def test_no_fifo_is_opened_and_no_link_to_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "adapter_model.safetensors")
+    (tmp_path / "k.json").symlink_to("nowhere")
+    (tmp_path / "k.cubin").symlink_to("nowhere")
+    inventory = scan(tmp_path)
+    assert (inventory.adapters, inventory.artefacts) == ((), ())
+
+
+def test_where_there_is_nothing_of_the_kind_it_is_said(tmp_path: Path) -> None:
+    for check in (FITS, LOADS):
+        assert found(check, scan(tmp_path), "sm_90") == [("skip", False)]
+
+
+def test_embedded_cubins_are_bounded_by_what_they_are() -> None:
+    noise = b"\x7fELF\x02\x01\x01" * 1000
+    assert [c.sm for c in artefacts.embedded(noise + CUBIN120)] == ["sm_120"]
+    assert artefacts.of_extension("/nowhere/x.so", inflate).problem is not None
