@@ -77,7 +77,9 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
         required = opened.imported is not False and opened.module
         status = Status.FAIL if required else Status.WARN
         message = f"{who}: the loader refuses it: {opened.refused}"
-        remedy = f"pip install --force-reinstall {owner(opened.path, question)}".rstrip()
+        package = owner(opened.path, question)
+        remedy = f"remove {opened.path}, which no distribution owns, or put a whole one there"
+        remedy = f"pip install --force-reinstall {package}" if package else remedy
         return CHECK.finding(
             opened.path, status, message, remedy=remedy, required=required, evidence=evidence
         )

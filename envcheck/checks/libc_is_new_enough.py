@@ -16,6 +16,9 @@ def _run(question: Question) -> Iterator[Finding]:
         reason = linked.skipped if linked is not None else "only an environment is looked at so"
         yield CHECK.skip("libc", reason)
         return
+    if not linked.looked_at:
+        yield CHECK.skip("libc", "there are no compiled files")
+        return
     found = [
         _judge(question, opened, version)
         for opened in linked.files

@@ -26,6 +26,9 @@ def _run(question: Question) -> Iterator[Finding]:
         reason = linked.skipped if linked is not None else "only an environment is looked at so"
         yield CHECK.skip("libraries", reason)
         return
+    if not linked.looked_at:
+        yield CHECK.skip("libraries", "there are no compiled files")
+        return
     found = [
         *_shadowed(linked),
         *_majors(linked),

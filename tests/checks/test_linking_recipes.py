@@ -311,3 +311,20 @@ def test_a_cudnn_that_compiles_everything_itself_needs_no_other_parts():
 def test_every_recipe_of_the_script_is_told_of_here():
     named = {*FAULTS, "R15-nccl", "R16-cudnn", "R16-nvrtc", "R17-mixed", "R20", "R20b"}
     assert set(RECIPES) == named | {n for n in RECIPES if n.endswith("-right")}
+
+
+@pytest.mark.parametrize("check", ["libc-is-new-enough", "libraries-load-from-one-place"])
+def test_where_no_file_was_opened_nothing_passes(check: str) -> None:
+    seen = inventory(Linked())
+    (finding,) = ask(check, seen, "sm_90")
+    assert (finding.status, finding.required) == (Status.SKIP, False)
+
+
+def test_a_refused_file_that_nobody_owns_is_to_be_replaced() -> None:
+    refused = Opened(path="bad/trunc.so", module=True, refused="past the end of the file")
+    seen = linked(refused)
+    (finding,) = ask("extension-symbols-resolve", seen, "sm_90")
+    assert finding.status is Status.FAIL
+    assert finding.remedy == (
+        "remove bad/trunc.so, which no distribution owns, or put a whole one there"
+    )
