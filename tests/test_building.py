@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from building import SM80, SM120_LIBRARY, wheel
+from fake_driver import words
 from running import envcheck
 
 BACKEND = """
@@ -66,9 +67,11 @@ def project(folder: Path, *extensions: str, library: Path = SM120_LIBRARY) -> Pa
     return folder
 
 
-def build(folder: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
-    cache = {"XDG_CACHE_HOME": str(folder / "cache")}
-    return envcheck("build", "--engine", "venv", *options, cwd=folder, env=cache)
+def build(
+    folder: Path, *options: str | Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    variables = {"XDG_CACHE_HOME": str(folder / "cache"), **(env or {})}
+    return envcheck("build", "--engine", "venv", *options, cwd=folder, env=variables)
 
 
 def reports(done: subprocess.CompletedProcess[str]) -> dict:
@@ -118,6 +121,30 @@ def test_what_is_asked_for_and_not_reached_is_inconclusive(tmp_path: Path) -> No
         ),
     )
     assert done.stderr == ""
+
+
+def test_a_card_of_another_architecture_is_told_and_not_run_on(tmp_path: Path, fake: Path) -> None:
+    project(tmp_path)
+    done = build(tmp_path, "--format", "json", env=words(fake))
+    assert done.returncode == 0, done.stderr
+    note = "blackwell: the card here is Fake 90 (sm_90): what it does says nothing about sm_120"
+    assert note in done.stderr
+    found = reports(done)[("core-ops-match-reference", "operations")]
+    assert (found["status"], found["message"].partition(":")[0]) == ("skip", "nothing was run")
+
+
+def test_a_card_of_the_target_is_run_on(tmp_path: Path, fake: Path) -> None:
+    """The driver is ours and the torch a stub: what is seen is that it was tried, and why not."""
+    project(tmp_path)
+    facts = ("--save-inventory", "facts.json")
+    done = build(tmp_path, "--arch", "hopper", *facts, "--format", "json", env=words(fake))
+    executed = json.loads((tmp_path / "facts.json").read_text())["executed"]
+    assert executed["cards"]["driver"]["cards"][0]["name"] == "Fake 90"
+    assert executed["parts"] == ["ops", "triton", "extensions"]
+    assert (executed["torch"], executed["cuda"], executed["card"]) == ("2.13.0", None, None)
+    found = reports(done)[("card-is-usable", "torch")]
+    assert found["status"] == "fail"
+    assert "torch 2.13.0 is built without CUDA: it cannot use the card" in found["message"]
 
 
 def test_a_library_for_another_card_is_incompatible(tmp_path: Path) -> None:
