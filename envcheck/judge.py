@@ -99,6 +99,9 @@ def fold(findings: Sequence[Finding], checks: Iterable[Check] = CHECKS) -> Verdi
     if Status.FAIL in statuses:
         return Verdict.INCOMPATIBLE
     answered = {f.check for f in deciding if f.status in (Status.PASS, Status.WARN)}
+    if any(f.evidence.get("not_asked") for f in findings):
+        # Of single checks, what decides nothing beside others is an answer.
+        answered |= {f.check for f in findings if f.status in (Status.PASS, Status.WARN)}
     excused = {f.check for f in findings if _excused(f)}
     needed = {check.id for check in checks if check.required} - excused
     nothing = not answered or not needed <= answered
@@ -220,6 +223,9 @@ def _line(
     without = f"; {len(not_asked)} checks were not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
     if CHECKS[0].id in {f.check for f in findings if _excused(f)}:
-        passed = len({f.check for f in deciding})
+        asked = [f for f in findings if f.check not in not_asked]
+        passed, warned = len({f.check for f in asked}), sum(f.status is Status.WARN for f in asked)
         counted = f"{passed} check(s) found no fault"
+        if warned:
+            counted = f"{passed} check(s), with {warned} warning(s)"
     return f"{head}: {counted}{how}{partly}{without}{driver}"

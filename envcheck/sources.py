@@ -30,6 +30,8 @@ _TEXT = frozenset([
     ".html", ".js", ".css", ".png", ".svg", ".jpg", ".gif", ".safetensors", ".gguf",
 ])  # fmt: skip
 _CODE = frozenset({".so", ".o", ".a", ".cubin", ".fatbin", ".ptx"})
+_ZIPS = (".whl", ".zip", ".tar", ".tgz", ".tar.gz")
+"""Names of archives, which a file that was named must be."""
 _HEAD = 4096
 _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
@@ -160,7 +162,9 @@ def _read_handle(
         return
     if depth == 0:
         progress(name, os.fstat(handle.fileno()).st_size)
-    if given or _of_interest(head, name):
+    if given and name.endswith(_ZIPS):
+        yield problem(name, "is named like an archive, and is none")
+    elif given or _of_interest(head, name):
         yield Seen(read_code(handle, name, inflate))
     else:
         yield Seen(None)

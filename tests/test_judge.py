@@ -295,3 +295,11 @@ def test_a_newer_driver_never_makes_it_worse(parts: list[str], number: int) -> N
 def test_ids_in_the_tests_are_ids_of_checks() -> None:
     for check in CHECKS:
         assert named(check.id) is check
+
+
+def test_of_single_checks_an_answer_that_decides_nothing_beside_others_is_one() -> None:
+    """With --only of such a check its pass is no reason to be inconclusive."""
+    left_out = LOOKED.finding("c", SKIP, "m", required=False, evidence={"not_asked": True})
+    answer = OTHER.finding("s", PASS, "m", required=False)
+    assert fold([left_out, answer], (LOOKED, OTHER)) is Verdict.COMPATIBLE
+    assert fold([answer], (LOOKED, OTHER)) is Verdict.INCONCLUSIVE

@@ -704,3 +704,12 @@ def test_a_mutated_archive_is_never_a_crash(
     path.write_bytes(data)
     for found in sources.read_paths([str(path)], lambda *_: None):
         assert found.file is None or found.file.path.startswith(str(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no archive"])
+def test_what_is_named_a_wheel_and_is_none_is_a_problem(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x-1.0-py3-none-any.whl"
+    path.write_bytes(content)
+    (seen,) = sources.read_paths([str(path)], lambda *_: None)
+    assert seen.file is not None
+    assert seen.file.problem == "is named like an archive, and is none"

@@ -67,7 +67,7 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
         message += f"; those of {', '.join(lost)} are lost"
         if needers:
             message += f", which {', '.join(sorted(needers))} needs"
-    keep = tuple(owners.name(o) for o in (card or lost or sorted(names)))[:1]
+    keep = tuple(owners.name(o) for o in (card or lost or _preferred(names, installed)))[:1]
     drop = tuple(sorted(owners.name(o) for o in names if owners.name(o) not in keep))
     return CHECK.finding(
         row.what,
@@ -76,6 +76,17 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
         remedy=owners.reinstall(keep, drop),
         evidence={"installed": tuple(sorted(names)), "source": row.source, "held": held},
     )
+
+
+def _preferred(names: set[str], installed: Installed) -> list[str]:
+    """Return the packages, first the one to keep: for a card, needed by others, of a newer CUDA."""
+
+    def place(owner: str) -> tuple[bool, bool, int, str]:
+        name = owners.name(owner)
+        cuda = int("".join(filter(str.isdecimal, name)) or 0)
+        return not _for_card(owner), not owners.needed(installed, name), -cuda, owner
+
+    return sorted(names, key=place)
 
 
 def _for_card(owner: str) -> bool:

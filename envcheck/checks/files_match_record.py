@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
@@ -15,6 +16,10 @@ _WORDS = {
     "hash": "of another content",
     "unreadable": "not to be read",
 }
+
+# Without these no import of a package works, whatever was trimmed: a module that Python loads as
+# machine code, and what a package begins with.
+_VITAL = re.compile(r"\.(cpython-\w+|abi3)[\w.-]*\.so$|^[^/]+/__init__\.py$")
 
 # Installers that leave files as RECORD says. Debian, which names none, strips libraries afterwards,
 # and conda writes its own folder into them.
@@ -59,8 +64,12 @@ def _of(differing: Differing) -> Finding | None:
         return None
     gone = differing.how == "missing" and differing.count >= differing.of > 0
     broken = bool(differing.compiled) and (differing.how == "empty" or gone)
+    vital = [path for path in differing.paths if _VITAL.search(path) and "/test" not in path]
+    broken = broken or (differing.how in ("missing", "empty") and bool(vital))
     others = f" and {differing.count - 1} more" if differing.count > 1 else ""
-    message = f"{differing.paths[0]}{others}: {_WORDS[differing.how]}, against its RECORD"
+    message = (
+        f"{(vital or differing.paths)[0]}{others}: {_WORDS[differing.how]}, against its RECORD"
+    )
     if gone:
         message = f"its metadata is there, but {differing.count} of {differing.of} files are gone"
     name, _, version = differing.owner.partition(" ")
@@ -84,8 +93,9 @@ CHECK = Check(
     claim="Installed files are those that their packages' RECORD names, as far as compared.",
     how=(
         "Compares the size of every file with RECORD, and the hash of compiled files up to 1 MiB; "
-        "how many were not hashed is said. An empty compiled file, and a compiled package of which "
-        "only the metadata is left, fail. Code that is missing, of another size or content "
+        "how many were not hashed is said. An empty compiled file, a compiled package of which only "
+        "the metadata is left, and an extension module or the first file of a package that is "
+        "gone or empty, fail. Code that is missing, of another size or content "
         "warns: somebody trimmed, stripped or patched it, or an installation was cut short. Sizes "
         "of packages that the system or conda installed are changed on purpose; files "
         "that several packages own are judged by one-distribution-owns-each-file, and data "

@@ -194,7 +194,14 @@ def test_shared_paths(tmp_path: Path, path: str, one: bytes, other: bytes, statu
 
 # Files against RECORD
 
-LIBRARY = {"x/_C.so": b"library", "x/__init__.py": b"code", "x/data.bin": b"data"}
+LIBRARY = {
+    "x/_C.so": b"library",
+    "x/_ext.cpython-311-x86_64-linux-gnu.so": b"module",
+    "x/tests/_ext.abi3.so": b"module",
+    "x/__init__.py": b"code",
+    "x/sub/__init__.py": b"code",
+    "x/data.bin": b"data",
+}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +212,12 @@ LIBRARY = {"x/_C.so": b"library", "x/__init__.py": b"code", "x/data.bin": b"data
         ("x/_C.so", b"LIBRARY", "warn"),
         ("x/_C.so", None, "warn"),
         ("x/__init__.py", b"patched", "warn"),
-        ("x/__init__.py", None, "warn"),
+        # Python finds no package, or an empty one: no import of it works.
+        ("x/__init__.py", None, "fail"),
+        ("x/__init__.py", b"", "fail"),
+        ("x/_ext.cpython-311-x86_64-linux-gnu.so", None, "fail"),
+        ("x/tests/_ext.abi3.so", None, "warn"),
+        ("x/sub/__init__.py", None, "warn"),  # trimmed, perhaps
         ("x/data.bin", None, "pass"),
         ("x/data.bin", b"other data", "pass"),
         ("x/_C.so", b"library", "pass"),
@@ -247,4 +259,21 @@ def test_what_was_not_hashed_is_said(tmp_path: Path) -> None:
     install(tmp_path, "x", files=LIBRARY)
     (finding,) = packages.ask(RECORD, tmp_path)
     # METADATA, WHEEL, INSTALLER and three files; of them METADATA and the library are hashed.
-    assert finding.message == ("as installed: 6 files by size, 2 by hash too (4 were not hashed)")
+    assert finding.message == ("as installed: 9 files by size, 4 by hash too (5 were not hashed)")
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (("onnxruntime", "onnxruntime-gpu"), "onnxruntime-gpu"),
+        (("cupy-cuda12x", "cupy-cuda13x"), "cupy-cuda13x"),
+    ],
+)
+def test_the_build_for_the_card_is_the_one_to_keep(
+    tmp_path: Path, names: tuple[str, str], kept: str
+) -> None:
+    for name in names:
+        install(tmp_path, name, files={f"{name}.py": b""})
+    (finding,) = packages.ask("exclusive-packages-are-apart", tmp_path)
+    assert finding.remedy.endswith(f" {kept}")
+    assert kept not in finding.remedy.partition(";")[0].split()
