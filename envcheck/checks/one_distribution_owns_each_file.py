@@ -52,7 +52,8 @@ def _twice(installed: Installed, distributions: tuple[Distribution, ...]) -> Ite
         first.setdefault(package.name, package)
     for (name, place), same in sorted(places.items()):
         if len(same) > 1:
-            yield _duplicate(name, same, distributions)
+            if not _is_told_twice(same):
+                yield _duplicate(name, same, distributions)
         elif (
             name in ("torch", *FAMILY)
             and first[name].place != place
@@ -68,6 +69,12 @@ def _twice(installed: Installed, distributions: tuple[Distribution, ...]) -> Ite
             )
 
 
+def _is_told_twice(same: list[Package]) -> bool:
+    """Say whether one installation has metadata of both kinds, as some of Debian's have."""
+    new = [p for p in same if p.info.endswith(".dist-info")]
+    return len({p.version for p in same}) == 1 and len(new) == 1
+
+
 def _duplicate(name: str, same: list[Package], distributions: tuple[Distribution, ...]) -> Finding:
     compiled = any(d.name == name and d.files for d in distributions)
     differ = len({package.version for package in same}) > 1
@@ -77,7 +84,7 @@ def _duplicate(name: str, same: list[Package], distributions: tuple[Distribution
         name,
         Status.FAIL if differ and (compiled or name in ("torch", *FAMILY)) else Status.WARN,
         message,
-        remedy=f"pip uninstall -y {name} until none is left, then install it once",
+        remedy="; ".join([f"pip uninstall -y {name}"] * len(same)) + f"; pip install {name}",
         evidence={"versions": tuple(sorted(package.version for package in same))},
     )
 

@@ -277,3 +277,17 @@ def test_the_build_for_the_card_is_the_one_to_keep(
     (finding,) = packages.ask("exclusive-packages-are-apart", tmp_path)
     assert finding.remedy.endswith(f" {kept}")
     assert kept not in finding.remedy.partition(";")[0].split()
+
+
+@pytest.mark.parametrize(("version", "status"), [("38.0.4", "pass"), ("38.0.3", "warn")])
+def test_metadata_of_both_kinds_is_one_installation(
+    tmp_path: Path, version: str, status: str
+) -> None:
+    """As Debian 12's python3-cryptography ships it, by `dpkg -L`."""
+    install(tmp_path, "cryptography", "38.0.4", files={"cryptography/__init__.py": b"x"})
+    info = tmp_path / "cryptography.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text(
+        f"Metadata-Version: 2.1\nName: cryptography\nVersion: {version}\n"
+    )
+    assert [f.status.value for f in packages.ask(OWN, tmp_path)] == [status]
