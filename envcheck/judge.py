@@ -181,10 +181,7 @@ def _executed(question: Question) -> Json:
         "runs": counts,
         "seconds_of_runs": {part: round(s, 3) for part, s in spent.items()},
         "spent": {name: round(seconds, 3) for name, seconds in executed.spent.items()},
-        "left_out": sum(
-            r.outcome.status == "not-applicable" and r.message.startswith("left out: ")
-            for r in executed.runs
-        ),
+        "left_out": sum(r.was_left_out for r in executed.runs),
     }
 
 

@@ -9,14 +9,14 @@ from envcheck.core import unusable
 from envcheck.core.cards import Cards
 from envcheck.core.driver_facts import DriverCard
 from envcheck.core.model import Target
-from envcheck.engine import local
 from envcheck.errors import FileUnavailable
+from envcheck.guest import cards as guest
 
 
 @cache
 def cards() -> Cards:
     """Ask the driver once."""
-    return local.native()
+    return guest.look()
 
 
 def card() -> DriverCard | None:

@@ -8,7 +8,7 @@ from envcheck.checks import ran
 from envcheck.checks.card_is_usable import OWN
 from envcheck.checks.check import Check, Question
 from envcheck.core.executed import Executed, Run
-from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.model import Finding, Status
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -26,14 +26,13 @@ def _run(question: Question) -> Iterator[Finding]:
             leaking.setdefault(run.op, []).append(run)
     for op, runs in leaking.items():
         worst = max(runs, key=lambda r: r.retained or 0)
-        domain = Domain.KERNEL if worst.part in ("triton", "cuda") else Domain.PACKAGE
         message = (
             f"{ran.label(worst)}: every call keeps {worst.retained} bytes of the card's memory"
         )
         remedy = f"pip install --upgrade {worst.family}" if worst.part == "extensions" else ""
         evidence = {ran.label(r): r.retained for r in runs}
         status = Status.WARN if _is_shared(executed) else Status.FAIL
-        yield CHECK.finding(op, status, message, remedy=remedy, domain=domain,
+        yield CHECK.finding(op, status, message, remedy=remedy, domain=ran.domain(worst),
                             evidence=evidence)  # fmt: skip
     if not leaking:
         message = f"{len(known)} runs kept nothing"

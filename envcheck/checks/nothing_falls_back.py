@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envcheck.checks import ran
 from envcheck.checks.check import Check, Question
 from envcheck.core.executed import Executed, Run
-from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.model import Finding, Status
 
 _COPIES = ("Memcpy", "Memset")
 """How the profiler names what only moves bytes."""
@@ -40,7 +40,7 @@ def _elsewhere(done: list[Run]) -> Iterator[Finding]:
             message = (
                 f"{ran.label(run)}: its output is on {', '.join(sorted(where))}, not on the card"
             )
-            yield CHECK.finding(run.op, Status.FAIL, message, domain=_domain(run),
+            yield CHECK.finding(run.op, Status.FAIL, message, domain=ran.domain(run),
                                 remedy="install a build with CUDA for it")  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _without_kernels(done: list[Run]) -> Iterator[Finding]:
         if not computing and run.op not in told:
             told.add(run.op)
             message = f"{ran.label(run)}: no kernel ran on the card: it was computed elsewhere"
-            yield CHECK.finding(run.op, Status.FAIL, message, domain=_domain(run),
+            yield CHECK.finding(run.op, Status.FAIL, message, domain=ran.domain(run),
                                 remedy="install a build with CUDA for it",
                                 evidence={"kernels": run.kernels})  # fmt: skip
 
@@ -71,16 +71,12 @@ def _warned(executed: Executed) -> Iterator[Finding]:
     for run in executed.runs:
         if run.warnings and run.op not in told:
             told.add(run.op)
-            yield CHECK.finding(run.op, Status.WARN, run.warnings[0], domain=_domain(run),
+            yield CHECK.finding(run.op, Status.WARN, run.warnings[0], domain=ran.domain(run),
                                 evidence={"warnings": run.warnings})  # fmt: skip
     for group in executed.groups:
         if group.warnings:
             yield CHECK.finding(group.family, Status.WARN, group.warnings[0],
                                 evidence={"warnings": group.warnings})  # fmt: skip
-
-
-def _domain(run: Run) -> Domain:
-    return Domain.KERNEL if run.part in ("triton", "cuda") else Domain.PACKAGE
 
 
 CHECK = Check(

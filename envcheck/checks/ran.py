@@ -15,8 +15,6 @@ from envcheck.core.torch_releases import install_command
 _SHOWN = 20
 _MEMORY = re.compile(r"out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
 _NO_CODE = re.compile(r"no kernel image|no CUDA-capable device|invalid device function")
-LEFT_OUT = "left out: "
-"""How the guest begins the reason for what was not run, though the card could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +37,22 @@ def label(run: Run) -> str:
     return " ".join(part for part in (run.dtype, run.case, direction) if part)
 
 
-def was_left_out(run: Run) -> bool:
-    """Say whether a run was not done for lack of time, or because others of it failed."""
-    return run.outcome.status == "not-applicable" and run.message.startswith(LEFT_OUT)
+def domain(run: Run) -> Domain:
+    """Say whose fault it is when a run goes wrong."""
+    return Domain.KERNEL if run.part in ("triton", "cuda") else Domain.PACKAGE
 
 
-def fault(run: Run, domain: Domain) -> Fault | None:
+def fault(run: Run) -> Fault | None:
     """Return what is wrong with a run, None where nothing is or it was not run."""
     if run.outcome.status == "not-applicable" or run.holds:
         return None
     if not run.outcome.ok:
         what = run.message or run.outcome.status
-        where = Domain.HOST if _MEMORY.search(what) else domain
+        where = Domain.HOST if _MEMORY.search(what) else domain(run)
         return Fault(run, what, where)
     if not run.outputs:
-        return Fault(run, "returned nothing to compare", domain)
-    return Fault(run, _wrong(next(o for o in run.outputs if not o.holds)), domain)
+        return Fault(run, "returned nothing to compare", domain(run))
+    return Fault(run, _wrong(next(o for o in run.outputs if not o.holds)), domain(run))
 
 
 def _wrong(output: Measured) -> str:
@@ -77,9 +75,9 @@ def of_part(executed: Executed, part: str) -> Iterator[tuple[str, list[Run]]]:
 
 def judge(check: Check, question: Question, subject: str, runs: list[Run]) -> Finding:
     """Return one finding about all runs of one subject."""
-    domain = Domain.KERNEL if runs[0].part in ("triton", "cuda") else Domain.PACKAGE
-    faults = [f for f in (fault(run, domain) for run in runs) if f is not None]
-    left_out = [r for r in runs if was_left_out(r)]
+    whose = domain(runs[0])
+    faults = [f for f in map(fault, runs) if f is not None]
+    left_out = [r for r in runs if r.was_left_out]
     done = [r for r in runs if r.outcome.status != "not-applicable"]
     evidence = {**figures(runs, question), **of_faults(faults)}
     if left_out:
@@ -102,7 +100,7 @@ def judge(check: Check, question: Question, subject: str, runs: list[Run]) -> Fi
                              evidence=evidence)  # fmt: skip
     tail = f"; {len(left_out)} {left_out[0].message}" if left_out else ""
     message = f"{_praise(done, evidence['share'])}{tail}"
-    return check.finding(subject, Status.PASS, message, domain=domain, evidence=evidence)
+    return check.finding(subject, Status.PASS, message, domain=whose, evidence=evidence)
 
 
 def _praise(done: list[Run], share: Json) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from envcheck.core.cards import Cards
 from envcheck.core.compiled import Outcome
 
+LEFT_OUT = "left out: "
+"""How the reason begins for what was not run, though the card could."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
@@ -109,6 +112,11 @@ class Run:
     """Where the rule of the bound is written."""
     deterministic: bool = True
     """Whether two calls are meant to give the same bytes; sums by atomics are not."""
+
+    @property
+    def was_left_out(self) -> bool:
+        """Whether it was not run though the card could: for lack of time, memory or processes."""
+        return self.outcome.status == "not-applicable" and self.message.startswith(LEFT_OUT)
 
     @property
     def holds(self) -> bool:

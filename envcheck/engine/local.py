@@ -17,7 +17,6 @@ from typing import IO
 
 from envcheck import bundle
 from envcheck.core import codec
-from envcheck.core.cards import Cards
 from envcheck.core.request import Collected, Request
 from envcheck.engine import child
 from envcheck.engine.protocol import Answer
@@ -37,14 +36,6 @@ def collect(python: str, request: Request | None = None) -> Collected:
     seconds = _DEADLINE if asked.execute is None else _LONG_DEADLINE + asked.execute.budget
     answer = run_guest(python, asked, seconds=seconds)
     return codec.loads(Collected, answer.document, name=f"inventory of {python}")
-
-
-def native() -> Cards:
-    """Return what the driver of this machine tells of its cards."""
-    answer = run_guest(sys.executable, Request(cards=True), seconds=_DEADLINE)
-    collected = codec.loads(Collected, answer.document, name="the cards of this machine")
-    assert collected.cards is not None
-    return collected.cards
 
 
 def run_guest(

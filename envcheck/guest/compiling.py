@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,16 +32,9 @@ def parts(request: CompileRequest, path: list[str]) -> Iterator[Compiled]:
     known = replace(known, extensions=imports.try_all(request))
     yield known
     kinds = {k.kind for k in request.kernels}
-    if "triton" in kinds and _is_installed("triton"):
+    if "triton" in kinds and imports.is_installed("triton"):
         known = replace(known, triton=kernels.compile_kernels(request))
         yield known
     if "cuda" in kinds:
         known = replace(known, cuda=cuda_kernels.build(request))
         yield known
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return True  # something is there, and trying it will tell what is wrong with it

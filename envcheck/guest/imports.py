@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -54,6 +55,14 @@ def try_all(request: CompileRequest) -> tuple[Extension, ...]:
             _extension(name, _told(ended.outcome, answer))
             for name, ended, answer in zip(request.imports, trials, answers, strict=True)
         )
+
+
+def is_installed(name: str) -> bool:
+    """Say whether a module is there, without importing it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return True  # something is there, and trying it will tell what is wrong with it
 
 
 def patience(request: CompileRequest) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from envcheck.core.compiled import Outcome
-from envcheck.core.executed import Measured, Run
+from envcheck.core.executed import LEFT_OUT, Measured, Run
 from envcheck.core.kernels import Tolerance
 from envcheck.guest import listening, words
 from envcheck.guest.memory import poison, retained, synchronize
@@ -210,7 +210,7 @@ class _Measurement:
                 expected = self.task.op.reference(whole, self.task.case)
         except torch().OutOfMemoryError as error:
             message = (
-                f"left out: its float64 reference does not fit into the card's memory: {error}"
+                f"{LEFT_OUT}its float64 reference does not fit into the card's memory: {error}"
             )
             raise NotApplicable(message[:300]) from None
         return (

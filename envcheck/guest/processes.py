@@ -19,7 +19,7 @@ from functools import partial
 from threading import Thread
 
 from envcheck.core.compiled import Outcome
-from envcheck.core.executed import Group
+from envcheck.core.executed import LEFT_OUT, Group
 from envcheck.core.sm import Sm
 from envcheck.guest import listening, measuring, memory, trial, words
 from envcheck.guest.ahead import Ahead
@@ -96,7 +96,7 @@ def run(
         lost[name] += bool(left)
         if lost[name] == _MAX_LOST:
             rest = [task for task in left if task.op.name == name]
-            _not_run(rest, f"left out: {name} ended {_MAX_LOST} processes", journal)
+            _not_run(rest, f"{LEFT_OUT}{name} ended {_MAX_LOST} processes", journal)
             left = [task for task in left if task.op.name != name]
     for family, processes in costs.processes.items():
         seconds = round(costs.seconds[family], 3)
@@ -120,7 +120,7 @@ def _not_for(tasks: Sequence[Task], sm: Sm | None, journal: Journal) -> None:
 
 
 def _no_time(limits: Limits) -> str:
-    return f"left out: no time is left of {limits.budget:g} s"
+    return f"{LEFT_OUT}no time is left of {limits.budget:g} s"
 
 
 def _not_run(tasks: Iterable[Task], why: str, journal: Journal, told: int = 0) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from envcheck.core.executed import Smoked
 from envcheck.core.request import ExecuteRequest, Sizes
-from envcheck.guest import kernel_ops
+from envcheck.guest import imports, kernel_ops
 from envcheck.guest.ops import catalogue
 from envcheck.guest.ops.op import Case, Op
 from envcheck.guest.smokes import named
@@ -50,14 +49,7 @@ def smoked(request: ExecuteRequest) -> tuple[Smoked, ...]:
 
 def installed() -> tuple[Smoke, ...]:
     """Return those of the catalogue whose module is in this environment."""
-    return tuple(s for s in SMOKES if _is_here(s.module))
-
-
-def _is_here(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return True  # something is there, and trying it will tell what is wrong with it
+    return tuple(s for s in SMOKES if imports.is_installed(s.module))
 
 
 def with_sizes(op: Op, wanted: Sequence[Sizes]) -> Op:
