@@ -21,7 +21,7 @@ _FAMILY = ("torchvision", "torchaudio", "torchtext", "torchao", "torchcodec", "x
 def _run(question: Question) -> Iterator[Finding]:
     linked = question.inventory.linked
     if linked is None or linked.skipped:
-        reason = linked.skipped if linked is not None else "only an environment is looked at so"
+        reason = linked.skipped if linked is not None else words.NO_ENVIRONMENT
         yield CHECK.skip("symbols", reason)
         return
     groups: dict[tuple[str, str], list[Finding]] = {}

@@ -13,7 +13,7 @@ from envcheck.core.model import Domain, Finding, Status
 def _run(question: Question) -> Iterator[Finding]:
     linked = question.inventory.linked
     if linked is None or linked.skipped:
-        reason = linked.skipped if linked is not None else "only an environment is looked at so"
+        reason = linked.skipped if linked is not None else words.NO_ENVIRONMENT
         yield CHECK.skip("libc", reason)
         return
     if not linked.looked_at:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.core.linking import Choice, Linked
 from envcheck.core.model import Domain, Finding, Status
@@ -23,7 +24,7 @@ _NO_COMPAT = ("rtx-3", "rtx-4", "rtx-5", "geforce")
 def _run(question: Question) -> Iterator[Finding]:
     linked = question.inventory.linked
     if linked is None or linked.skipped:
-        reason = linked.skipped if linked is not None else "only an environment is looked at so"
+        reason = linked.skipped if linked is not None else words.NO_ENVIRONMENT
         yield CHECK.skip("libraries", reason)
         return
     if not linked.looked_at:

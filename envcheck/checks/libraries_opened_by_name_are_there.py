@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
-from envcheck.checks.linking_words import whose
 from envcheck.checks.remedies import owner
 from envcheck.core.linking import ByName
 from envcheck.core.model import Finding, Status
@@ -14,7 +14,7 @@ from envcheck.core.model import Finding, Status
 def _run(question: Question) -> Iterator[Finding]:
     linked = question.inventory.linked
     if linked is None or linked.skipped:
-        reason = linked.skipped if linked is not None else "only an environment is looked at so"
+        reason = linked.skipped if linked is not None else words.NO_ENVIRONMENT
         yield CHECK.skip("libraries", reason)
         return
     openers: dict[str, list[ByName]] = {}
@@ -34,7 +34,7 @@ def _judge(question: Question, opener: str, every: list[ByName]) -> Finding:
         return CHECK.finding(opener, Status.PASS, message, evidence=evidence)
     more = f" (and {len(absent) - 1} more)" if len(absent) > 1 else ""
     package = owner(opener, question)
-    who = whose(opener, question)
+    who = words.whose(opener, question)
     message = f"{who}: opens {absent[0]}{more} while it works, which the loader does not find"
     if "cudnn-jit" in package:
         # That package compiles all engines at run time, and brings no others.

@@ -16,6 +16,8 @@ DRIVER = (
     *("libnvidia-opencl.so", "libnvidia-fbc.so", "libnvidia-cfg.so", "libcudadebugger.so"),
 )
 LIBC = ("libc.so", "libm.so", "libstdc++.so", "libgomp.so", "libgcc_s.so", "ld-linux")
+NO_ENVIRONMENT = "only an environment is looked at so"
+"""Why files alone are not judged by these checks."""
 _MAX_NAME = 1024
 _SHOWN = 120
 # A name is any bytes that a file holds, and the parser promises nothing about those.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from envcheck.core.kernels import Dtype, Tolerance
 from envcheck.guest.operands import Operands
@@ -11,6 +12,13 @@ from envcheck.guest.ops.op import Case, Expected, Op, Tensor, Tensors, dims
 STEPS = 3
 RATE, DECAY, FIRST, SECOND, EPSILON = 2.0**-6, 2.0**-4, 0.875, 0.984375, 2.0**-20
 """Numbers that fp32 holds exactly, so that none differs from its reference."""
+OPTIONS: Mapping[str, Any] = {
+    "lr": RATE,
+    "betas": (FIRST, SECOND),
+    "eps": EPSILON,
+    "weight_decay": DECAY,
+}
+"""The same by the names that optimizers give them."""
 TERMS = 24
 """Roundings of one step: at most 16 operations, some of which are right to 2 units only."""
 RULE = {

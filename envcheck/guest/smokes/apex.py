@@ -28,12 +28,7 @@ def _rms_norm(operands: Tensors, case: Case) -> Tensors:
 
 def _adam(parameters: list[Tensor]) -> Any:
     return importlib.import_module("apex.optimizers").FusedAdam(
-        parameters,
-        lr=adam.RATE,
-        betas=(adam.FIRST, adam.SECOND),
-        eps=adam.EPSILON,
-        weight_decay=adam.DECAY,
-        adam_w_mode=True,
+        parameters, adam_w_mode=True, **adam.OPTIONS
     )
 
 

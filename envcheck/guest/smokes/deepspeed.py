@@ -16,12 +16,7 @@ _COMPILING = 300
 
 def _adam(parameters: list[Tensor]) -> Any:
     return importlib.import_module("deepspeed.ops.adam").FusedAdam(
-        parameters,
-        lr=adam.RATE,
-        betas=(adam.FIRST, adam.SECOND),
-        eps=adam.EPSILON,
-        weight_decay=adam.DECAY,
-        adam_w_mode=True,
+        parameters, adam_w_mode=True, **adam.OPTIONS
     )
 
 
