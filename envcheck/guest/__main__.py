@@ -13,7 +13,7 @@ It is started without `site`, so no code of the environment runs: no `.pth` line
 `sitecustomize`. While it works, `sys.path` holds the bundle and the standard library alone;
 the environment's own is worked out, so nothing of it can be imported, not even a module that
 has the name of one of the standard library. Where something is to be compiled or executed, the
-environment does run, though in another process (inside.py), after it was looked at.
+environment does run, though in other processes (inside.py), while it is looked at.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def main(control: str) -> None:
     library = _standard_library()
     sys.path[:] = [os.path.dirname(os.path.dirname(here)), *library]
     import json  # noqa: PLC0415 - not before sys.path is safe, nor are the others
+    from dataclasses import replace  # noqa: PLC0415
 
     from envcheck.core import codec  # noqa: PLC0415
-    from envcheck.core.request import REQUEST_SCHEMA, Request  # noqa: PLC0415
+    from envcheck.core.request import REQUEST_SCHEMA, Collected, Request  # noqa: PLC0415
     from envcheck.guest import site_paths  # noqa: PLC0415
     from envcheck.guest.collect import collect  # noqa: PLC0415
 
@@ -40,17 +41,21 @@ def main(control: str) -> None:
         message = f"unknown request schema: {asked.get('schema')!r}"
         raise SystemExit(message)
     request = codec.from_json(Request, asked, "request")
-    collected = collect(site_paths.job_path(library), read=request.read)
+    told = None
     if request.cards:
-        from dataclasses import replace  # noqa: PLC0415
-
         from envcheck.guest import cards  # noqa: PLC0415
 
-        collected = replace(collected, cards=cards.look())
+        told = cards.look()
+
+    def look() -> Collected:
+        return replace(collect(site_paths.job_path(library), read=request.read), cards=told)
+
     if request.compile is not None or request.execute is not None:
         from envcheck.guest.working import work  # noqa: PLC0415
 
-        collected = work(control, request, collected)
+        collected = work(control, request, look)
+    else:
+        collected = look()
     text = codec.dumps(collected)
     partial = os.path.join(control, "inventory.json.partial")
     # A file name in another encoding comes out as the JSON escape of its lone surrogates.

@@ -7,6 +7,7 @@ import hashlib
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -130,15 +131,16 @@ class _Measurement:
             given, before = self._timed(self._given)
             call = partial(self._backward, given)
         first, first_took = self._timed(call)
-        second, took = self._timed(call)
-        on_card = self.task.device == "cuda"
-        # Where an operand is empty there may be nothing for any kernel to do.
-        watched = on_card and self.task.op.watched and all(map(_numel, self.operands.values()))
-        with self.spent.on("watching"):
-            kernels = listening.to_kernels(call) if watched else ()
-            kept = retained(call) if on_card else None
-        with self.spent.on("references"):
-            expected = self._expected(given)
+        # A call that ends the process by `exit` must find no other thread at work.
+        with ThreadPoolExecutor(1) as aside:
+            reference = self._reference(given, aside)
+            second, took = self._timed(call)
+            watched = self._is_watched()
+            with self.spent.on("watching"):
+                kernels = listening.to_kernels(call) if watched else ()
+                kept = retained(call) if self.task.device == "cuda" else None
+            with self.spent.on("references"):
+                expected = reference()
         with self.spent.on("comparing"):
             outputs = tuple(
                 self._compare(name, first[name], second[name], expected[name]) for name in first
@@ -151,6 +153,13 @@ class _Measurement:
             "milliseconds": took,
             "first": round(before + first_took, 3),
         }
+
+    def _is_watched(self) -> bool:
+        """Say whether to watch for kernels: what operands hold chooses none, so once for each."""
+        case = self.task.case
+        wanted = self.task.device == "cuda" and self.task.op.watched and case.pattern == "random"
+        # Where an operand is empty there may be nothing for any kernel to do.
+        return wanted and all(map(_numel, self.operands.values()))
 
     def _forward(self) -> Tensors:
         with torch().no_grad():
@@ -193,21 +202,26 @@ class _Measurement:
             synchronize(self.task.device)
         return outputs, round((time.perf_counter() - started) * 1000, 3)
 
-    def _expected(self, given: Tensors) -> Mapping[str, Expected]:
-        """Compute the reference in float64, on the CPU as long as that does not take too long."""
+    def _reference(self, given: Tensors, aside: Executor) -> Callable[[], Mapping[str, Expected]]:
+        """Return what waits for the reference in float64.
+
+        It is computed on the CPU, aside from what the card does, as long as that does not take
+        too long; else on the card when it is asked for.
+        """
         tensors = {**self.operands, **given}
-        where = self.task.device if sum(map(_numel, tensors.values())) > _MANY else "cpu"
-        self.referred = where
+        if sum(map(_numel, tensors.values())) > _MANY:
+            self.referred = self.task.device
+        if self.referred != "cpu":
+            return partial(self._expected, tensors)
+        # Copied here: while a graph is captured, no other thread may ask anything of the card.
+        return aside.submit(self._expected, _whole(tensors, "cpu")).result
+
+    def _expected(self, tensors: Tensors) -> Mapping[str, Expected]:
+        where = self.referred
         try:
             # What a reference makes itself, such as a mask, must lie where its operands do.
             with torch().device(where):
-                whole = {
-                    name: tensor.detach().to(where, torch().float64)
-                    if tensor.is_floating_point()
-                    else tensor.to(where)
-                    for name, tensor in tensors.items()
-                }
-                expected = self.task.op.reference(whole, self.task.case)
+                expected = self.task.op.reference(_whole(tensors, where), self.task.case)
         except torch().OutOfMemoryError as error:
             message = (
                 f"{LEFT_OUT}its float64 reference does not fit into the card's memory: {error}"
@@ -218,23 +232,32 @@ class _Measurement:
         )
 
     def _compare(self, name: str, first: Tensor, second: Tensor, expected: Expected) -> Measured:
-        digest = _digest(first)
-        again = _digest(second) == digest
+        numbers, again = first.detach().cpu(), _same_bytes(first, second)
         exactly = self.task.case.pattern in self.task.op.exact or expected.get("exact", False)
         found = [
             compare(each, expected, self.task.rule, exactly=exactly)
-            for each in ((first,) if again else (first, second))
+            for each in ((numbers,) if again else (numbers, second))
         ]
         worst = max(found, key=lambda f: (not f["finite"], f["exact"] is False, f["worst"] or 0))
         return Measured(
             output=name,
             dtype=str(first.dtype).removeprefix("torch."),
             device=first.device.type,
-            sha256=digest,
+            sha256=_digest(numbers),
             same_again=again,
             reference=self.referred,
             **worst,
         )
+
+
+def _whole(tensors: Tensors, where: str) -> Tensors:
+    """Return the tensors at a place, those of real numbers in float64."""
+    return {
+        name: tensor.detach().to(where, torch().float64)
+        if tensor.is_floating_point()
+        else tensor.to(where)
+        for name, tensor in tensors.items()
+    }
 
 
 def _on_cpu(expected: Expected) -> Expected:
@@ -275,8 +298,22 @@ def _numel(tensor: Tensor) -> int:
     return count
 
 
-def _digest(output: Tensor) -> str:
-    numbers = output.detach().cpu().contiguous()
+def _same_bytes(first: Tensor, second: Tensor) -> bool:
+    """Compare where they lie; NaNs are the same where their bits are."""
+    if (first.shape, first.dtype, first.device) != (second.shape, second.dtype, second.device):
+        return False
+    one, other = (_plain(t).reshape(-1).view(torch().uint8) for t in (first, second))
+    return bool(one.equal(other))
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Return it as its bytes lie in memory: neither strided, nor conjugated when it is read."""
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def _digest(numbers: Tensor) -> str:
+    """Return the sha256 of what lies on the CPU."""
+    numbers = _plain(numbers)
     size = numbers.numel() * numbers.element_size()
     content = ctypes.string_at(numbers.data_ptr(), size) if size else b""
     return hashlib.sha256(content).hexdigest()

@@ -30,8 +30,8 @@ from envcheck.guest.spent import Spent
 START_SECONDS = 30
 _MAX_LOST = 3
 """Processes that one operation may end before the rest of it is left out."""
-_MAX_THREADS = 4
-"""For references, which are small: on more processors the threads wait for each other."""
+_MAX_THREADS = 1
+"""For references, which are small: threads would wait for each other while others compile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

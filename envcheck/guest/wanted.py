@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import metadata
 
 from envcheck.core.executed import Smoked
 from envcheck.core.request import ExecuteRequest, Sizes
@@ -49,7 +50,19 @@ def smoked(request: ExecuteRequest) -> tuple[Smoked, ...]:
 
 def installed() -> tuple[Smoke, ...]:
     """Return those of the catalogue whose module is in this environment."""
-    return tuple(s for s in SMOKES if imports.is_installed(s.module))
+    return tuple(s for s in SMOKES if imports.is_installed(s.module) and _for_card(s))
+
+
+def _for_card(smoke: Smoke) -> bool:
+    return not smoke.on_card or any(map(_has_metadata, smoke.on_card))
+
+
+def _has_metadata(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def with_sizes(op: Op, wanted: Sequence[Sizes]) -> Op:

@@ -1,7 +1,8 @@
 """What a request wants done with what the environment holds, started as a job would be.
 
 Each verb is a process of `inside.py` with the environment's `site`. Where something is run on a
-card it is compiled for at the same time, behind it: a rental is paid by the minute.
+card it is compiled for at the same time, behind it, and the environment is looked at meanwhile:
+a rental is paid by the minute.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from threading import Thread
 from typing import TypeVar
 
 from envcheck.core import codec
@@ -26,15 +28,13 @@ _T = TypeVar("_T")
 _INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py")
 
 
-def work(control: str, request: Request, seen: Collected) -> Collected:
-    """Do what CONTROL/request.json asks for beyond looking, and add what came of it."""
+def work(control: str, request: Request, look: Callable[[], Collected]) -> Collected:
+    """Do what CONTROL/request.json asks for, and look meanwhile; returns all that came of it."""
     deadlines = {}
     if request.compile is not None:
         deadlines["compile"] = compiling.patience(request.compile)
     if request.execute is not None:
         deadlines["execute"] = workload.patience(request.execute)
-    if not deadlines:
-        return seen
     caches = [r.cache for r in (request.compile, request.execute) if r is not None and r.cache]
     cache = os.path.abspath(caches[0]) if caches else None
     try:
@@ -44,21 +44,47 @@ def work(control: str, request: Request, seen: Collected) -> Collected:
         scratch = tempfile.mkdtemp(prefix="scratch-", dir=cache)
     except OSError as error:
         outcome = Outcome(status="raised", error=f"{type(error).__name__}: {error}")
-        return _added(seen, request, control, dict.fromkeys(deadlines, outcome))
+        return _added(look(), request, control, dict.fromkeys(deadlines, outcome))
+    looking = _Looking(look)
     try:
-        outcomes = _run(control, deadlines, scratch)
+        outcomes = _run(control, deadlines, scratch, looking)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return _added(seen, request, control, outcomes)
+    return _added(looking.seen(), request, control, outcomes)
 
 
-def _run(control: str, deadlines: dict[str, float], scratch: str) -> dict[str, Outcome]:
+class _Looking(Thread):
+    """Looks at the environment while others are at work; that starts no process."""
+
+    def __init__(self, look: Callable[[], Collected]) -> None:
+        super().__init__(daemon=True)
+        self._look = look
+        self._end: Collected | BaseException | None = None
+
+    def run(self) -> None:
+        """Look; what is raised is kept for whoever waits."""
+        try:
+            self._end = self._look()
+        except BaseException as error:  # noqa: BLE001 - see above
+            self._end = error
+
+    def seen(self) -> Collected:
+        """Wait for its end; raises what looking raised."""
+        self.join()
+        if not isinstance(self._end, Collected):
+            raise self._end or RuntimeError("it was not looked")
+        return self._end
+
+
+def _run(
+    control: str, deadlines: dict[str, float], scratch: str, meanwhile: Thread
+) -> dict[str, Outcome]:
     """Run `inside.py` for each verb; an outcome is `ok` when it came to its end."""
     command = [sys.executable, "-B", _INSIDE, os.path.abspath(control)]
     variables = {**os.environ, "TMPDIR": scratch}
     works = [trial.program([*command, verb], variables) for verb in deadlines]
     deadline = max(deadlines.values())
-    trials = trial.run_all(works, deadline=deadline, parallel=len(works))
+    trials = trial.run_all(works, deadline=deadline, parallel=len(works), meanwhile=meanwhile)
     return {
         verb: _ended(ended.outcome, os.path.join(control, f"{verb}d.json"))
         for verb, ended in zip(deadlines, trials, strict=True)

@@ -217,8 +217,9 @@ def launch(operands, config):
     heads, length, features = q.shape
     scale = LOG2E / math.sqrt(features)
     o, dq, dk, dv = (torch.full_like(q, float("nan")) for _ in range(4))
-    logs, deltas = torch.full(
-        (2, heads, length), float("nan"), dtype=torch.float32, device=q.device
+    logs, deltas = (
+        torch.full((heads, length), float("nan"), dtype=torch.float32, device=q.device)
+        for _ in range(2)
     )
     options = {"num_warps": config["num_warps"], "num_stages": config["num_stages"]}
     forward, backward = (_constants(config, name) for name in ("forward", "backward"))

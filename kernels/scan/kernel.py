@@ -67,11 +67,10 @@ def reference(operands, config):  # noqa: ARG001 - idem
     """Return the same in float64, with what a tolerance needs to know."""
     import torch
 
-    a, b = (operands[name].cpu().double() for name in ("a", "b"))
-    value, magnitude = torch.empty_like(b), torch.empty_like(b)
-    now, size = torch.zeros_like(b[:, 0]), torch.zeros_like(b[:, 0])
-    for step in range(b.shape[1]):
-        now = a[:, step] * now + b[:, step]
-        size = a[:, step].abs() * size + b[:, step].abs()
-        value[:, step], magnitude[:, step] = now, size
-    return {"h": {"value": value, "magnitude": magnitude, "terms": 2 * b.shape[1]}}
+    a, b = (operands[name].cpu().double().T.contiguous() for name in ("a", "b"))
+    # Both recurrences at once, a step after another.
+    factors, found = torch.stack((a, a.abs()), 1), torch.stack((b, b.abs()), 1)
+    for now, factor, before in zip(found[1:], factors[1:], found, strict=False):
+        now.addcmul_(factor, before)
+    value, magnitude = found.unbind(1)
+    return {"h": {"value": value.T, "magnitude": magnitude.T, "terms": 2 * len(b)}}

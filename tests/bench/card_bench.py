@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -24,21 +23,17 @@ _PLAIN = "import torch; x = torch.ones(512, 512, device='cuda'); print((x @ x).s
 
 def timed(*words: str) -> tuple[float, subprocess.CompletedProcess[str]]:
     """Run a command; returns its seconds and what it said."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     started = time.monotonic()
-    done = subprocess.run(
-        words,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     return time.monotonic() - started, done
 
 
 def check(python: str, *words: str) -> tuple[float, dict[str, Any]]:
     """Run `envcheck check --arch native`; returns its seconds and the report."""
-    command = (sys.executable, "-m", "envcheck", "check", "--python", python, "--arch", "native")
+    # Not by PYTHONPATH: what lies there belongs to the environment that is checked.
+    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from envcheck.__main__ import main"
+    command = (sys.executable, "-c", f"{start}; main()", "check", "--python", python)
+    command = (*command, "--arch", "native")
     seconds, done = timed(*command, "--format", "json", *words)
     if not done.stdout:
         raise SystemExit(done.stderr)

@@ -260,7 +260,7 @@ def test_what_was_done_stays_when_the_rest_never_ends(tmp_path, monkeypatch) -> 
     )
     request = Request(compile=asked)
     (tmp_path / "request.json").write_text(codec.dumps(request))
-    compiled = working.work(str(tmp_path), request, seen()).compiled
+    compiled = working.work(str(tmp_path), request, seen).compiled
     assert (compiled.outcome.status, compiled.message) == ("timed-out", "not done after 3 s")
     assert [(e.name, e.imported.status) for e in compiled.extensions] == [("json", "ok")]
     assert compiled.triton is None

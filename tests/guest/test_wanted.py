@@ -95,3 +95,22 @@ def test_what_cannot_be_called_is_refused(tmp_path):
     file.write_text("check = 5\n")
     with pytest.raises(TypeError, match=r"check of .*smoke\.py cannot be called"):
         named._function(SmokeCall(module="x", place=str(file), function="check"))
+
+
+@pytest.mark.parametrize(
+    ("module", "of_the_card"),
+    [("onnxruntime", "onnxruntime_gpu-1.31.1"), ("jax", "jax_cuda13_plugin-0.11.2")],
+)
+def test_a_build_for_the_cpu_is_not_asked_to_compute_on_the_card(
+    tmp_path, monkeypatch, module, of_the_card
+):
+    (tmp_path / module).mkdir()
+    (tmp_path / module / "__init__.py").write_text("")
+    (tmp_path / f"{module}-1.0.dist-info").mkdir()
+    (tmp_path / f"{module}-1.0.dist-info" / "METADATA").write_text(f"Name: {module}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert module not in {s.module for s in wanted.installed()}
+    folder = tmp_path / f"{of_the_card}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Name: {of_the_card.rpartition('-')[0]}\n")
+    assert module in {s.module for s in wanted.installed()}

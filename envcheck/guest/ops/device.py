@@ -188,7 +188,6 @@ COMPILE = Op(
     gradients=("x", "w", "b"),
     passes=("backward",),
     deadline=180,
-    process="compile",
     imports=("torch._dynamo", "torch._inductor.compile_fx"),
 )
 

@@ -83,4 +83,6 @@ MODEL = Op(
     deadline=60,
 )
 
-SMOKE = Smoke(module=_NAME, distributions=("onnxruntime-gpu",), ops=(MODEL,), tried=False)
+_BUILDS = ("onnxruntime-gpu", "ort-nightly-gpu")
+
+SMOKE = Smoke(module=_NAME, distributions=_BUILDS, on_card=_BUILDS, ops=(MODEL,), tried=False)

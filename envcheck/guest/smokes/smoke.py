@@ -16,5 +16,8 @@ class Smoke:
     distributions: tuple[str, ...]
     """Normalised names of the distributions that it covers."""
     ops: tuple[Op, ...]
+    on_card: tuple[str, ...] = ()
+    """Distributions of which one must be there: without them it is a build for the CPU, and meant
+    to compute there. Empty where there is no such build."""
     tried: bool
     """Whether it was run on a card."""
