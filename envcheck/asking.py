@@ -43,9 +43,11 @@ class Wish:
         catalog.stage(self.kernel_folders, kernels)
         smokes.mkdir()
         for number, file in self._files():
-            copy = smokes / f"{number}_{file.name}"
-            shutil.copyfile(file, copy)
-            copy.chmod(0o644)  # for whoever the user of an image is
+            own = smokes / str(number)  # two may have one name
+            own.mkdir()
+            shutil.copyfile(file, own / file.name)
+            (own / file.name).chmod(0o644)  # for whoever the user of an image is
+            own.chmod(0o755)
         smokes.chmod(0o755)
         return {"kernels": kernels, "smokes": smokes}
 
@@ -94,7 +96,7 @@ class Wish:
                 yield number, Path(place)
 
     def _smokes(self, folder: str) -> Iterable[SmokeCall]:
-        files = {number: f"{folder}/{number}_{file.name}" for number, file in self._files()}
+        files = {number: f"{folder}/{number}/{file.name}" for number, file in self._files()}
         for number, extension in enumerate(self.extensions):
             place, _, function = (extension.smoke or "").rpartition(":")
             if function:

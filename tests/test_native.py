@@ -14,9 +14,11 @@ from fake_driver import words
 from running import envcheck
 
 from envcheck import targets
+from envcheck.asking import Wish
+from envcheck.config import Extension
 from envcheck.core.cards import Cards
 from envcheck.core.driver_facts import DriverCard, DriverFacts
-from envcheck.core.model import Domain
+from envcheck.core.model import Domain, Target
 from envcheck.core.unusable import unusable
 
 CARD = DriverCard(
@@ -136,3 +138,22 @@ def test_gpus_name_cards_of_a_container(fake: Path):
     done = envcheck("check", "--arch", "native", "--gpus", "all", env=words(fake))
     assert done.returncode == 2
     assert "--gpus names cards of a container, and there is none" in done.stderr
+
+
+def test_functions_in_files_of_one_name_keep_it_and_stay_apart(tmp_path):
+    extensions = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "smoke.py").write_text(f"NAME = {name!r}")
+        place = f"{tmp_path / name / 'smoke.py'}:check"
+        extensions.append(Extension(name=name, smoke=place))
+    target = Target(name="ada", sm="sm_89")
+    wish = Wish(target=target, kernels=(), kernel_folders=(), extensions=tuple(extensions))
+    (tmp_path / "staged").mkdir()
+    folders = wish.stage(tmp_path / "staged")
+    calls = wish.execute(folders, lambda _, path: str(path), cache="").smokes
+    assert [(c.module, Path(c.place).name, c.function) for c in calls] == [
+        ("one", "smoke.py", "check"),
+        ("two", "smoke.py", "check"),
+    ]
+    assert [Path(c.place).read_text() for c in calls] == ["NAME = 'one'", "NAME = 'two'"]

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from envcheck.core.executed import Executed
     from envcheck.core.request import Request
 
-_BEHIND = 10
-"""How nicely is compiled while something runs on a card, whose times are measured."""
-
 
 def main(control: str, verb: str) -> None:
     """Read the request, do the work, write what came of it."""
@@ -46,13 +43,14 @@ def main(control: str, verb: str) -> None:
 
 
 def _compile(request: Request) -> Iterator[object]:
+    from envcheck.guest import trial
     from envcheck.guest.compiling import parts
 
     if request.compile is None:
         message = "the request asks for nothing to compile"
         raise SystemExit(message)
     if request.execute is not None:
-        os.nice(_BEHIND)
+        trial.step_back()
     yield from parts(request.compile, list(sys.path))
 
 

@@ -1,8 +1,8 @@
 """The kernels of folders as operations: launched with each configuration, and compared.
 
 What `kernel.toml` and `kernel.py` of a folder say is all that an operation needs. A Triton
-kernel is compiled for exactly the sizes that it is launched with; that is done before, on all
-processors and without the card (`precompile`), so that the trials only launch.
+kernel is compiled for exactly the sizes that it is launched with; that is done before, aside
+and without the card (`precompile`), so that the trials only launch.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensors
 from envcheck.guest.ops.torches import torch
 
 _COMPILE_SECONDS = 60
+_FOR_EACH = 4
+"""Processors for each compile: more at a time slow down what runs on the card meanwhile."""
 _NONE = Config(constants={}, num_warps=1, num_stages=1)
 _PATTERNS = ("ones", "zeros")
 
@@ -123,7 +125,7 @@ def precompile(request: ExecuteRequest, sm: Sm, seconds: float) -> None:
                     for case in op.pairs(dtype):
                         key = (kernel.name, dtype, case.config and case.config.label, *_kinds(case))
                         works.setdefault(key, partial(_compile, op, dtype, case, sm.number))
-    parallel = len(os.sched_getaffinity(0))
+    parallel = max(len(os.sched_getaffinity(0)) // _FOR_EACH, 1)
     deadline = min(_COMPILE_SECONDS, max(seconds, 1))
     trial.run_all(list(works.values()), deadline=deadline, parallel=parallel)
 

@@ -302,13 +302,14 @@ def _same_bytes(first: Tensor, second: Tensor) -> bool:
     """Compare where they lie; NaNs are the same where their bits are."""
     if (first.shape, first.dtype, first.device) != (second.shape, second.dtype, second.device):
         return False
-    one, other = (_plain(t).reshape(-1).view(torch().uint8) for t in (first, second))
+    one, other = (_plain(t).flatten().view(torch().uint8) for t in (first, second))
     return bool(one.equal(other))
 
 
 def _plain(tensor: Tensor) -> Tensor:
     """Return it as its bytes lie in memory: neither strided, nor conjugated when it is read."""
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return plain.clone(memory_format=torch().contiguous_format)  # a single one has any stride
 
 
 def _digest(numbers: Tensor) -> str:

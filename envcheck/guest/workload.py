@@ -37,8 +37,6 @@ from envcheck.guest.processes import START_SECONDS, Limits
 from envcheck.guest.spent import Spent
 
 _IMPORT_SECONDS = 120
-_BEHIND = 10
-"""How nicely is compiled while something runs on the card, whose times are measured."""
 _FOR_EACH = 4
 """Processors for each process that imports ahead."""
 _BESIDE = 3.0
@@ -172,7 +170,7 @@ def _compiling(
         return None
 
     def work() -> None:
-        os.nice(_BEHIND)
+        trial.step_back()
         kernel_ops.precompile(request, sm, limits.left)
 
     return trial.Aside(work, deadline=limits.left)

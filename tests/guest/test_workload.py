@@ -49,6 +49,36 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not():
     assert all(a != b for a, b in zip(first, other, strict=True))
 
 
+def odd_views(operands, case):
+    """Return what calls return, and no copy of: of one element, turned, read as conjugated."""
+    x = operands["a"]
+    numbers = torch.complex(x, x)
+    return {
+        "one": x[:1, 0].expand(1).as_strided((1, 1), (1, 0)),
+        "turned": x.T,
+        "none": x[:0],
+        "scalar": x[0, 0],
+        "bits": x > 0,
+        "half": x.half()[::2, ::2],
+        "conjugated": numbers.conj(),
+        "negated": numbers.conj().imag,
+    }
+
+
+def nothing_known(operands, case):
+    return dict.fromkeys(odd_views(operands, case), {})
+
+
+def test_outputs_of_any_layout_are_told_by_their_bytes():
+    op = replace(MM, call=odd_views, reference=nothing_known, gradients=())
+    done = workload.execute(cpu(), [op])
+    assert {r.message for r in done.runs} == {""}
+    assert {o.output for r in done.runs for o in r.outputs} == set(
+        odd_views({"a": torch.ones(2, 2)}, None)
+    )
+    assert all(o.same_again for r in done.runs for o in r.outputs)
+
+
 def test_families_can_be_chosen():
     done = workload.execute(cpu(families=("other",)), [MM, replace(planted.NORM, family="other")])
     assert {r.family for r in done.runs} == {"other"}
