@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
+from envcheck.checks.remedies import reinstall
 from envcheck.core import coverage
+from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import Finding, Json, Status
 from envcheck.core.sm import Sm, ptx_fits, sass_runs_on
 from envcheck.core.torch_releases import install_command
@@ -38,12 +40,13 @@ def _run(question: Question) -> Iterator[Finding]:
         )
         return
     library = next((f for f in question.inventory.files if f.path.endswith(_LIBRARY)), None)
-    if library is None or library.problem is not None:
+    broken = _broken(library)
+    if library is None or broken:
         yield CHECK.finding(
             subject,
             Status.ERROR,
-            f"{_LIBRARY} is missing or unreadable",
-            remedy="pip install --force-reinstall torch",
+            f"{_LIBRARY} {broken}",
+            remedy=reinstall("torch", question),
             evidence=facts,
         )
         return
@@ -62,6 +65,18 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.finding(
             subject, Status.PASS, f"CUDA {torch.cuda}: {found.message}", evidence=evidence
         )
+
+
+def _broken(library: DeviceFile | None) -> str:
+    """Say why the library tells nothing of the card, empty where it does."""
+    if library is None:
+        return "is missing"
+    if library.problem is not None:
+        return f"is damaged: {library.problem}"
+    if library.format != "shared-object":
+        return "is damaged: no ELF file"
+    # Every build for CUDA has hundreds of kernels in it.
+    return "" if any(part.code for part in library.containers) else "is damaged: no device code"
 
 
 def _age(held: list[Sm], sm: Sm) -> str:
