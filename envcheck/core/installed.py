@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+_ASIDE = re.compile(
+    r"(^|/)(_?tests?|docs?|examples?|benchmarks?)/"
+    r"|(^|/)(test_[^/]*|[^/.]*_tests?|conftest|setup)\.[^/]*$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,8 @@ class Differing:
     owner: str
     """`torch 2.14.1`."""
     how: str
-    """`missing`, `empty`, `size`, `hash` or `unreadable`."""
+    """`missing`, `empty`, `size`, `hash` or `unreadable`; `syntax` for a module of another size
+    that is no Python, `form` for one that is there in another form, such as bytecode alone."""
     compiled: int = 0
     """How many of them are compiled."""
     code: int = 0
@@ -69,7 +76,21 @@ class Differing:
     of: int
     """How many files its RECORD names below its site directory, without bytecode and metadata."""
     paths: tuple[str, ...] = ()
-    """The first of them, compiled ones before others."""
+    """The first of them: METADATA, extension modules, what else is compiled, and others; last what
+    lies beside a package, such as its tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where importing a package ends, by what its files import whatever happens."""
+
+    owner: str
+    path: str
+    """A module of it that is missing, empty or no Python."""
+    how: str
+    """As in `Differing`."""
+    by: str = ""
+    """The file that imports it; empty for what the package begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +104,12 @@ class Records:
     hash_bound: int = 0
     """Bytes: no file above it was hashed."""
     differing: tuple[Differing, ...] = ()
+    ends: tuple[End, ...] = ()
+
+
+def is_aside(path: str) -> bool:
+    """Say whether a path is beside what a package works with: tests, documentation, examples."""
+    return _ASIDE.search(path) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
