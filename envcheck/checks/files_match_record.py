@@ -76,6 +76,8 @@ def _of(differing: Differing, end: End | None) -> Finding | None:
     if end is not None and not gone:
         by = f" (imported by {end.by})" if end.by else ""
         message += f"; importing {end.path.partition('/')[0].removesuffix('.py')} ends there{by}"
+    if _is_rewritten(differing):
+        message += "; what it requires is read from METADATA as it is"
     if gone:
         message = f"its metadata is there, but {differing.count} of {differing.of} files are gone"
     name, _, version = differing.owner.partition(" ")

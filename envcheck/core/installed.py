@@ -38,6 +38,8 @@ class Package:
     requires_python: str | None = None
     tags: tuple[str, ...] = ()
     """Tag lines of WHEEL: `cp311-cp311-manylinux_2_28_x86_64`."""
+    problem: str | None = None
+    """Why its metadata tells nothing, what it requires neither; None where it does."""
     requires: tuple[str, ...] = ()
     """Requires-Dist without those that an extra alone asks for; markers are left in."""
 

@@ -285,8 +285,10 @@ def test_a_missing_part_fails_where_importing_the_package_comes_to_it(tmp_path: 
         (
             "fail",
             "x 1.0",
-            "x/nn/__init__.py and 20 more: missing, against its RECORD; importing x ends there "
-            "(imported by x/__init__.py)",
+            (
+                "x/nn/__init__.py and 20 more: missing, against its RECORD; importing x ends there "
+                "(imported by x/__init__.py)"
+            ),
         )
     ]
     assert finding.remedy == "pip install --force-reinstall --no-deps 'x==1.0'"
