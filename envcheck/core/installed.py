@@ -126,6 +126,17 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """A module of an installed package, instead of which another file is imported."""
+
+    owner: str
+    """`torch 2.14.1`."""
+    module: str
+    path: str
+    """What is imported: of no package, in a folder that comes before on `sys.path`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NumpyUse:
     """Extension modules of one package that use NumPy's C API in the same way."""
 
@@ -147,6 +158,7 @@ class Installed:
     overlaps: tuple[Overlap, ...] = ()
     records: Records = field(default_factory=Records)
     foreign: tuple[Foreign, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
     numpy: tuple[NumpyUse, ...] = ()
     numpy_unread: int = 0
     """Extension modules that were too large, too many or unreadable to look for NumPy in."""

@@ -17,7 +17,7 @@ from email.parser import HeaderParser
 from importlib import metadata
 
 from envcheck.core.installed import Installed, Interpreter, Package
-from envcheck.guest import distributions, numpy_use, records
+from envcheck.guest import distributions, numpy_use, records, shadows
 from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, Row
 
@@ -41,6 +41,7 @@ def read(folders: list[str]) -> Installed:
         overlaps=tuple(o for here in owned for o in records.overlaps(here)),
         records=records.compare(owned),
         foreign=tuple(records.foreign(every, suffixes)),
+        shadows=tuple(shadows.shadows(folders, owned)),
         numpy=use,
         numpy_unread=unread,
     )
