@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
-from envcheck.core.installed import Differing, End, Records, is_aside
+from envcheck.core.installed import Differing, End, Records, is_aside, is_vital
 from envcheck.core.model import Finding, Json, Status
 
 _WORDS = {
@@ -17,10 +17,6 @@ _WORDS = {
     "hash": "of another content",
     "unreadable": "not to be read",
 }
-
-# Not trimmed by anybody: a module that Python loads as machine code, and what `import torch` opens
-# first, by its path (torch/__init__.py, _load_global_deps).
-_VITAL = re.compile(r"\.(cpython-\w+|abi3)[\w.-]*\.so$|^torch/lib/libtorch_global_deps\.so$")
 
 # Installers that leave files as RECORD says. Debian, which names none, strips libraries afterwards,
 # and conda writes its own folder into them.
@@ -65,10 +61,10 @@ def _of(differing: Differing, end: End | None) -> Finding | None:
     """Judge one package's files; data and notes that are gone are no fault: images are trimmed."""
     how = differing.how
     code = differing.compiled or differing.code or how == "unreadable"
-    if how == "form" or not (code or _is_rewritten(differing)):
+    vital = _vital(differing)
+    if how == "form" or not (code or vital or _is_rewritten(differing)):
         return None
     gone = how == "missing" and differing.count >= differing.of > 0
-    vital = _vital(differing)
     broken = end is not None or bool(vital) or (bool(differing.compiled) and gone)
     others = f" and {differing.count - 1} more" if differing.count > 1 else ""
     path = end.path if end is not None else (vital or differing.paths)[0]
@@ -101,11 +97,11 @@ def _vital(differing: Differing) -> list[str]:
 
     Nobody empties modules or cuts them off in the middle; much is left out on purpose.
     """
-    mine = [path for path in differing.paths if not is_aside(path)]
-    found = []
-    if differing.how in ("missing", "empty"):
-        found = [path for path in mine if _VITAL.search(path)]
-    if differing.how in ("empty", "syntax"):
+    if differing.how not in ("missing", "empty", "syntax"):
+        return []
+    found = [path for path in differing.paths if is_vital(path)]
+    if differing.how != "missing":
+        mine = [path for path in differing.paths if not is_aside(path)]
         found += [p for p in mine if p.endswith(".py") or re.search(r"\.so(\.\d+)*$", p)]
     return found
 
@@ -122,8 +118,8 @@ CHECK = Check(
     how=(
         "Compares the size of every file with RECORD, and the hash of compiled files up to 1 MiB; "
         "how many were not hashed is said. An empty library or module, a module of another size that "
-        "Python cannot read, a compiled package of which only the metadata is left and an extension "
-        "module that is gone fail, and so does what an import of the package comes to whatever "
+        "Python cannot read, a compiled package of which only the metadata is left, an extension "
+        "module that is gone and what `import torch` opens by its path fail, and so does what an import of the package comes to whatever "
         "happens, by the import statements outside of any block, and does not find. Other code "
         "that is missing, of another size or content "
         "warns: somebody trimmed, stripped or patched it, or an installation was cut short. Sizes "

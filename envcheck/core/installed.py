@@ -6,6 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Modules that Python loads as machine code, and what `import torch` opens or asks for by its path
+# (torch/__init__.py, _load_global_deps and _manager_path).
+_VITAL = re.compile(
+    r"\.(cpython-\w+|abi3)[\w.-]*\.so$"
+    r"|^torch/(lib/libtorch_global_deps\.so|bin/torch_shm_manager)$"
+)
 _ASIDE = re.compile(
     r"(^|/)(_?tests?|docs?|examples?|benchmarks?)/"
     r"|(^|/)(test_[^/]*|[^/.]*_tests?|conftest|setup)\.[^/]*$"
@@ -78,7 +84,7 @@ class Differing:
     of: int
     """How many files its RECORD names below its site directory, without bytecode and metadata."""
     paths: tuple[str, ...] = ()
-    """The first of them: METADATA, extension modules, what else is compiled, and others; last what
+    """The first of them: METADATA, what is vital, what else is compiled, and others; last what
     lies beside a package, such as its tests."""
 
 
@@ -107,6 +113,11 @@ class Records:
     """Bytes: no file above it was hashed."""
     differing: tuple[Differing, ...] = ()
     ends: tuple[End, ...] = ()
+
+
+def is_vital(path: str) -> bool:
+    """Say whether a path is needed whatever a package is used for."""
+    return _VITAL.search(path) is not None and not is_aside(path)
 
 
 def is_aside(path: str) -> bool:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from envcheck.core.installed import Differing, Foreign, Overlap, Records, is_aside
+from envcheck.core.installed import Differing, Foreign, Overlap, Records, is_aside, is_vital
 from envcheck.guest import record_ends
 from envcheck.guest.distributions import is_compiled, visible
 
@@ -97,9 +97,8 @@ def _telling(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the first of some paths that differ, those that say most before others."""
 
     def rank(path: str) -> tuple[bool, bool, bool, bool, str]:
-        named = _EXTENSION.search(path) or path.endswith(".abi3.so")
-        compiled = is_compiled(path)
-        return is_aside(path), not path.endswith(_METADATA), not named, not compiled, path
+        notes, compiled = path.endswith(_METADATA), is_compiled(path)
+        return is_aside(path), not notes, not is_vital(path), not compiled, path
 
     return tuple(map(visible, sorted(paths, key=rank)[:_SHOWN]))
 

@@ -307,15 +307,27 @@ def test_what_an_import_needs_is_told_among_much_that_was_trimmed(tmp_path: Path
     assert (finding.status.value, finding.message.partition(" ")[0]) == ("fail", "x/zz.py")
 
 
-def test_what_torch_opens_by_its_path_fails_and_its_other_libraries_warn(tmp_path: Path) -> None:
-    paths = ("torch/lib/libtorch_global_deps.so", "torch/lib/libcaffe2_nvrtc.so")
-    install(tmp_path, "torch", files=dict.fromkeys(paths, b"1"))
-    (tmp_path / paths[1]).unlink()
-    install(tmp_path, "y", files={"y.txt": b"1"})
-    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == ["warn"]
-    (tmp_path / paths[1]).write_bytes(b"1")
-    (tmp_path / paths[0]).unlink()
-    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == ["fail"]
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        # OSError: .../libtorch_global_deps.so: cannot open shared object file
+        ("torch/lib/libtorch_global_deps.so", "fail"),
+        # RuntimeError: Unable to find torch_shm_manager at ...
+        ("torch/bin/torch_shm_manager", "fail"),
+        ("torch/bin/protoc", "pass"),
+        ("torch/lib/libcaffe2_nvrtc.so", "warn"),
+    ],
+)
+def test_what_import_torch_asks_for_by_its_path_is_vital(
+    tmp_path: Path, path: str, status: str
+) -> None:
+    """Seen with torch 2.14.1, from which one file after the other was taken."""
+    headers = {f"torch/include/a{n}.h": b"1" for n in range(30)}
+    files = {"torch/__init__.py": b"", path: b"1", **headers}
+    install(tmp_path, "torch", files=files)
+    for gone in (*headers, path):
+        (tmp_path / gone).unlink()
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
 
 
 def test_bytecode_in_the_place_of_sources_is_no_fault(tmp_path: Path) -> None:
