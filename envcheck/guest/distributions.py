@@ -92,10 +92,16 @@ def head(entry: metadata.Distribution, name: str) -> str:
 
 def identity(entry: metadata.Distribution, said: Message) -> tuple[str, str]:
     """Return name and version; where the metadata lacks them, the folder's name has both."""
+    told = said["Name"] if is_name(said["Name"]) else ""
     stem = re.sub(r"\.(dist|egg)-info$", "", info(entry))
     name, _, rest = stem.partition("-")
     version = said["Version"] or re.sub(r"-py\d.*$", "", rest) or "unknown"
-    return normalise(visible(str(said["Name"] or name or "unknown"))), visible(str(version))
+    return normalise(visible(str(told or name or "unknown"))), visible(str(version))
+
+
+def is_name(text: object) -> bool:
+    """Say whether a package may be called so, by the rule of the core metadata (PEP 508)."""
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", str(text or "")) is not None
 
 
 def _read(entry: metadata.Distribution) -> Distribution:

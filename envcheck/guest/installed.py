@@ -102,7 +102,8 @@ def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]
 def _problem(entry: metadata.Distribution, said: Message) -> str | None:
     """Return why the metadata of a package tells nothing, None where it does."""
     file = "METADATA" if distributions.info(entry).endswith(".dist-info") else "PKG-INFO"
-    lacking = [key for key in ("Name", "Version") if not said[key]]
+    lacking = [] if distributions.is_name(said["Name"]) else ["Name"]
+    lacking += [] if said["Version"] else ["Version"]
     if not lacking:
         return None
     if said.keys() or distributions.raw(entry, file) is not None:

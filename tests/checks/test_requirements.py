@@ -200,6 +200,7 @@ GARBAGE = {
     "no name": b"Metadata-Version: 2.1\nVersion: 1.0\nRequires-Dist: torch\n",
     "no version": b"Metadata-Version: 2.1\nName: x\nRequires-Dist: torch\n",
     "cut at once": b"Metadata-Ver",
+    "no name that may be": b"Name: \xff\nVersion: 1.0\n",
 }
 
 
