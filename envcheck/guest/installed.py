@@ -34,12 +34,16 @@ def read(folders: list[str]) -> Installed:
         owned.append([Owned(f"{p.name} {p.version}", folder, rows) for p, rows in here])
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
     every = [one for here in owned for one in here]
-    use, unread = numpy_use.read(every, _shadowed(packages)) if _has_numpy(packages) else ((), 0)
+    hidden = _shadowed(packages)
+    use, unread = numpy_use.read(every, hidden) if _has_numpy(packages) else ((), 0)
+    unused = {id(every[index]) for index in hidden}
+    # What an earlier folder hides is not imported, whatever became of its files.
+    used = [[one for one in here if id(one) not in unused] for here in owned]
     return Installed(
         interpreter=Interpreter(markers=markers(), suffixes=suffixes),
         packages=tuple(packages),
         overlaps=tuple(o for here in owned for o in records.overlaps(here)),
-        records=records.compare(owned),
+        records=records.compare(used),
         foreign=tuple(records.foreign(every, suffixes)),
         shadows=tuple(shadows.shadows(folders, owned)),
         numpy=use,

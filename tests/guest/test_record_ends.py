@@ -166,3 +166,15 @@ def test_modules_that_import_each_other_are_followed_once(tmp_path: Path) -> Non
     install(tmp_path, "x", files={**files, "x/c.py": b"1"})
     (tmp_path / "x/c.py").unlink()
     assert ends(tmp_path) == []
+
+
+def test_damage_to_what_an_earlier_folder_hides_is_none(tmp_path: Path) -> None:
+    """As in a venv that sees the packages of the system."""
+    for folder in ("venv", "system"):
+        install(tmp_path / folder, "x", files={"x/__init__.py": b"1\n", "x/_C.abi3.so": b"1"})
+    for name in ("__init__.py", "_C.abi3.so"):
+        (tmp_path / "system/x" / name).unlink()
+    found = installed.read([str(tmp_path / "venv"), str(tmp_path / "system")]).records
+    assert (found.ends, found.differing) == ((), ())
+    found = installed.read([str(tmp_path / "system"), str(tmp_path / "venv")]).records
+    assert [end.path for end in found.ends] == ["x/__init__.py"]
