@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
-from envcheck.checks.remedies import owner
+from envcheck.checks.remedies import owner, reinstall
 from envcheck.core.linking import MissingLibrary, Opened, Unresolved
 from envcheck.core.model import Finding, Json, Status
 
@@ -77,9 +77,7 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
         required = opened.imported is not False and opened.module
         status = Status.FAIL if required else Status.WARN
         message = f"{who}: the loader refuses it: {opened.refused}"
-        package = owner(opened.path, question)
-        remedy = f"remove {opened.path}, which no distribution owns, or put a whole one there"
-        remedy = f"pip install --force-reinstall {package}" if package else remedy
+        remedy = _put_back(opened.path, question)
         return CHECK.finding(
             opened.path, status, message, remedy=remedy, required=required, evidence=evidence
         )
@@ -89,7 +87,10 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
     other = next((lib for lib in lacking if torchs and lib.others), None)
     symbol = words.first_of(opened.symbols)
     version = next((v for v in opened.versions if not words.is_libc(v.library)), None)
-    if symbol is not None and _decides(opened):
+    stopped = next(filter(words.is_end, opened.libraries), None)
+    if stopped is not None and (opened.torch or (opened.module and opened.imported)):
+        message, remedy = words.end(opened, stopped), _put_back(stopped.refused, question)
+    elif symbol is not None and _decides(opened):
         message, remedy = _symbol(question, opened, symbol)
     elif version is not None and _decides(opened):
         message = f"wants {version.name} of {version.library}, and {version.found} does not have it"
@@ -108,6 +109,18 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
     return CHECK.finding(
         opened.path, Status.FAIL, f"{who}: {message}", remedy=remedy, evidence=evidence
     )
+
+
+def _put_back(path: str, question: Question) -> str:
+    """Say how a whole file comes where a damaged one is, or how to get that out of the way."""
+    package = owner(path, question)
+    linked = question.inventory.linked
+    folder = path.rpartition("/")[0]
+    if package:
+        return reinstall(package, question)
+    if linked is not None and folder in (p.rstrip("/") for p in linked.library_path):
+        return f"take {folder} off LD_LIBRARY_PATH"
+    return f"remove {path}, which no distribution owns, or put a whole one there"
 
 
 def _brought(opened: Opened, lacking: list[MissingLibrary], who: str) -> Finding | None:
@@ -169,6 +182,10 @@ def _symbol(question: Question, opened: Opened, symbol: Unresolved) -> tuple[str
         return f"{what}: undefined symbol {name}{more}, there is {near}{by}", _reinstall(
             question, opened
         )
+    if owner(opened.path, question) == "torch" and not _shadow(question, symbol):
+        # No build of its own clashes with itself.
+        message = f"its files do not fit together: undefined symbol {name}{more}{by}"
+        return f"{message}; one is damaged, or of another release", _reinstall(question, opened)
     if words.is_torchs(symbol.name):
         message = f"built against another PyTorch than {here}: undefined symbol {name}{more}{by}"
         return message, _reinstall(question, opened)
@@ -200,8 +217,6 @@ def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) 
     first = next((lib for lib in lacking if not lib.elsewhere), lacking[0])
     more = f" (and {len(lacking) - 1} more)" if len(lacking) > 1 else ""
     by = f" (needed by {first.by})" if first.by != opened.path else ""
-    if first.reason:
-        return f"the loader refuses {first.name}{more}: {first.reason}{by}", ""
     if first.elsewhere:
         where = f"it is in {first.elsewhere[0]}, where the loader does not look"
         folder = first.elsewhere[0].rpartition("/")[0]
@@ -219,6 +234,8 @@ def _reinstall(question: Question, opened: Opened) -> str:
     package = owner(opened.path, question)
     if not package:
         return "build it again in this environment"
+    if package == "torch":
+        return reinstall(package, question)
     if package in _FAMILY:
         return f"pip install --upgrade --force-reinstall {package}"
     return f"pip install --force-reinstall --no-build-isolation --no-binary {package} {package}"

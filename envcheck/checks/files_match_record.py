@@ -6,20 +6,17 @@ import re
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
-from envcheck.core.installed import Differing, Records
+from envcheck.core.installed import Differing, End, Records, is_aside, is_vital
 from envcheck.core.model import Finding, Json, Status
 
 _WORDS = {
     "missing": "missing",
     "empty": "empty, as after a full disk",
     "size": "of another size",
+    "syntax": "of another size, and no Python",
     "hash": "of another content",
     "unreadable": "not to be read",
 }
-
-# Without these no import of a package works, whatever was trimmed: a module that Python loads as
-# machine code, and what a package begins with.
-_VITAL = re.compile(r"\.(cpython-\w+|abi3)[\w.-]*\.so$|^[^/]+/__init__\.py$")
 
 # Installers that leave files as RECORD says. Debian, which names none, strips libraries afterwards,
 # and conda writes its own folder into them.
@@ -37,10 +34,12 @@ def _run(question: Question) -> Iterator[Finding]:
         for p in installed.packages
         if (p.installer or "").lower().startswith(_EXACT)
     }
+    ends = {(end.owner, end.how): end for end in installed.records.ends}
     found = [
         f
         for d in installed.records.differing
-        if (f := _of(d)) is not None and (d.owner in exact or d.how not in ("size", "hash"))
+        if (f := _of(d, ends.get((d.owner, d.how)))) is not None
+        and (d.owner in exact or d.how not in ("size", "hash"))
     ]
     yield from found
     if not found:
@@ -58,18 +57,23 @@ def _minor(records: Records) -> str:
     return f"; {other} more differ: data, or changed by who packs them" if other else ""
 
 
-def _of(differing: Differing) -> Finding | None:
+def _of(differing: Differing, end: End | None) -> Finding | None:
     """Judge one package's files; data and notes that are gone are no fault: images are trimmed."""
-    if not differing.compiled and not differing.code and differing.how != "unreadable":
+    how = differing.how
+    code = differing.compiled or differing.code or how == "unreadable"
+    vital = _vital(differing)
+    if how == "form" or not (code or vital or _is_rewritten(differing)):
         return None
-    gone = differing.how == "missing" and differing.count >= differing.of > 0
-    broken = bool(differing.compiled) and (differing.how == "empty" or gone)
-    vital = [path for path in differing.paths if _VITAL.search(path) and "/test" not in path]
-    broken = broken or (differing.how in ("missing", "empty") and bool(vital))
+    gone = how == "missing" and differing.count >= differing.of > 0
+    broken = end is not None or bool(vital) or (bool(differing.compiled) and gone)
     others = f" and {differing.count - 1} more" if differing.count > 1 else ""
-    message = (
-        f"{(vital or differing.paths)[0]}{others}: {_WORDS[differing.how]}, against its RECORD"
-    )
+    path = end.path if end is not None else (vital or differing.paths)[0]
+    message = f"{path}{others}: {_WORDS[how]}, against its RECORD"
+    if end is not None and not gone:
+        by = f" (imported by {end.by})" if end.by else ""
+        message += f"; importing {end.path.partition('/')[0].removesuffix('.py')} ends there{by}"
+    if _is_rewritten(differing):
+        message += "; what it requires is read from METADATA as it is"
     if gone:
         message = f"its metadata is there, but {differing.count} of {differing.of} files are gone"
     name, _, version = differing.owner.partition(" ")
@@ -88,14 +92,36 @@ def _of(differing: Differing) -> Finding | None:
     )
 
 
+def _vital(differing: Differing) -> list[str]:
+    """Return those of the first paths without which something of the package cannot work.
+
+    Nobody empties modules or cuts them off in the middle; much is left out on purpose.
+    """
+    if differing.how not in ("missing", "empty", "syntax"):
+        return []
+    found = [path for path in differing.paths if is_vital(path)]
+    if differing.how != "missing":
+        mine = [path for path in differing.paths if not is_aside(path)]
+        found += [p for p in mine if p.endswith(".py") or re.search(r"\.so(\.\d+)*$", p)]
+    return found
+
+
+def _is_rewritten(differing: Differing) -> bool:
+    """Say whether the requirements are not those that the package was made with."""
+    changed = differing.how in ("size", "hash")
+    return changed and any(path.endswith(".dist-info/METADATA") for path in differing.paths)
+
+
 CHECK = Check(
     id="files-match-record",
     claim="Installed files are those that their packages' RECORD names, as far as compared.",
     how=(
         "Compares the size of every file with RECORD, and the hash of compiled files up to 1 MiB; "
-        "how many were not hashed is said. An empty compiled file, a compiled package of which only "
-        "the metadata is left, and an extension module or the first file of a package that is "
-        "gone or empty, fail. Code that is missing, of another size or content "
+        "how many were not hashed is said. An empty library or module, a module of another size that "
+        "Python cannot read, a compiled package of which only the metadata is left, an extension "
+        "module that is gone and what `import torch` opens by its path fail, and so does what an import of the package comes to whatever "
+        "happens, by the import statements outside of any block, and does not find. Other code "
+        "that is missing, of another size or content "
         "warns: somebody trimmed, stripped or patched it, or an installation was cut short. Sizes "
         "of packages that the system or conda installed are changed on purpose; files "
         "that several packages own are judged by one-distribution-owns-each-file, and data "

@@ -89,6 +89,8 @@ def _driver(question: Question, choice: Choice) -> Finding:
     parts = choice.path.split("/")
     why = _FROM_OUTSIDE.get(choice.how, (choice.how, ""))[0]
     remedy = f"take {choice.path.rpartition('/')[0]} off the loader's path"
+    if choice.refused:
+        return _ended(choice, f"{choice.refused}: {why}", remedy)
     if "stubs" in parts:
         message = f"{choice.path} is the stub for linking, which ends in error 34: {why}"
         return CHECK.finding(choice.name, Status.FAIL, message, remedy=remedy, domain=Domain.IMAGE)
@@ -106,6 +108,25 @@ def _driver(question: Question, choice: Choice) -> Finding:
     return CHECK.finding(choice.name, Status.WARN, message, remedy=remedy, domain=Domain.IMAGE)
 
 
+def _ended(choice: Choice, why: str, remedy: str) -> Finding:
+    """Judge a libcuda that is none: the loader ends there and does not look for the driver's.
+
+    Empty ones where the system's lie are what an engine mounts the host's over, and what stays in
+    an image that was made from a running container.
+    """
+    folder = choice.how in ("ld.so.cache", "default folder")
+    empty = folder and choice.refused == "file too short"
+    message = f"{choice.path} is no library, and the loader looks no further: {why}"
+    message += "; an empty one is left over from a container with a GPU" if empty else ""
+    return CHECK.finding(
+        choice.name,
+        Status.WARN if empty else Status.FAIL,
+        message,
+        remedy=f"delete {choice.path}" if empty else remedy,
+        domain=Domain.IMAGE,
+    )
+
+
 CHECK = Check(
     id="libraries-load-from-one-place",
     claim="The libraries of CUDA come from the environment itself, and libcuda from the driver.",
@@ -114,7 +135,8 @@ CHECK = Check(
         "folders, and what PyTorch loads first) and says which copy of each library of CUDA a "
         "process gets. A copy from elsewhere before the environment's own, two CUDA runtimes in "
         "one process, parts of two cuDNNs, and a libcuda that is a stub or for forward "
-        "compatibility on a card that refuses it are faults (classes D1, D2 and E3)."
+        "compatibility on a card that refuses it are faults (classes D1, D2 and E3), as is a file "
+        "of that name that is no library: the loader ends there."
     ),
     remedy="Take the folder that brings the other copy off LD_LIBRARY_PATH.",
     run=_run,

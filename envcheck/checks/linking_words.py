@@ -40,6 +40,26 @@ def of_same_package(opened: Opened, library: MissingLibrary) -> bool:
     return any(path.partition("/")[0] == top for path in library.elsewhere)
 
 
+def is_end(library: MissingLibrary) -> bool:
+    """Say whether the loader ends at a damaged file that nothing loaded before makes good.
+
+    Where the sound file lies where the loader does not look, the package opens it by itself
+    before. An engine leaves empty files where it mounts the driver's.
+    """
+    if not library.refused or (is_drivers(library.name) and library.reason.endswith("too short")):
+        return False
+    known = library.refused in library.elsewhere or library.behind or not library.elsewhere
+    return bool(known)
+
+
+def end(opened: Opened, library: MissingLibrary) -> str:
+    """Say at which file the loader ends, and what for."""
+    problem = library.reason.partition(": ")[2]
+    by = f" (needed by {library.by})" if library.by != opened.path else ""
+    rest = f", and does not come to {library.behind}" if library.behind else ""
+    return f"{library.refused} is damaged: {problem}; the loader ends there{rest}{by}"
+
+
 def lacking(opened: Opened) -> list[MissingLibrary]:
     """Return the libraries that neither the driver nor the package itself brings."""
     return [

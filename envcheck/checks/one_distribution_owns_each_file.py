@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.checks import owners
+from envcheck.checks import owners, remedies
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY
 from envcheck.core.exclusive import EXCLUSIVE
-from envcheck.core.installed import Installed, Overlap, Package
+from envcheck.core.installed import Installed, Overlap, Package, Shadow
 from envcheck.core.model import Distribution, Finding, Json, Status
 
 _NO_PART = re.compile(r"(^|/)(tests?|docs?|examples?|benchmarks?|scripts|tools)/|^[^/]*$")
@@ -24,6 +24,7 @@ def _run(question: Question) -> Iterator[Finding]:
     installed = environment.installed
     found = [
         *_twice(installed, environment.distributions),
+        *map(_shadowed, installed.shadows),
         *(f for o in installed.overlaps if (f := _overlap(o, installed)) is not None),
     ]
     yield from found
@@ -67,6 +68,18 @@ def _twice(installed: Installed, distributions: tuple[Distribution, ...]) -> Ite
             yield CHECK.finding(
                 f"{name} {first[name].version}", Status.WARN, message, remedy=remedy
             )
+
+
+def _shadowed(shadow: Shadow) -> Finding:
+    """Name what hides an installed package; sources that are worked on do so on purpose."""
+    message = f"{shadow.path}, which no package owns, comes first on sys.path and is imported"
+    return CHECK.finding(
+        shadow.owner,
+        Status.WARN,
+        f"{message} instead of its {shadow.module}",
+        remedy=remedies.unshadow(shadow),
+        evidence={"module": shadow.module, "path": shadow.path},
+    )
 
 
 def _is_told_twice(same: list[Package]) -> bool:
@@ -142,7 +155,8 @@ CHECK = Check(
         "1 MiB. Content of a compiled file that was overwritten fails where an installed package "
         "needs the one that lost it (cuDNN for CUDA 12 and 13 in one folder), else it warns. The "
         "same content is no fault, nor are tests and notes at the top of the folder. Two "
-        "dist-info folders of one compiled package fail: an upgrade was cut short. Classes D1, "
+        "dist-info folders of one compiled package fail: an upgrade was cut short. A file of no "
+        "package that is imported before an installed one warns. Classes D1, "
         "D3 and C3."
     ),
     remedy="Uninstall all owners and install again the one that is needed.",

@@ -6,6 +6,7 @@ from envcheck.checks.check import Question
 from envcheck.core import cuda
 from envcheck.core.coverage import Coverage
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.installed import Shadow
 from envcheck.core.sm import Sm
 from envcheck.core.torch_releases import RELEASES, install_command
 
@@ -39,9 +40,28 @@ def for_triton(sm: Sm) -> str:
     return f"pip install --upgrade 'torch>={least}'" if least in known else ""
 
 
+def reinstall(package: str, question: Question) -> str:
+    """Return the command that puts the files of an installed distribution back as they were."""
+    environment = question.inventory.environment
+    distributions = environment.distributions if environment is not None else ()
+    version = next((d.version for d in distributions if d.name == package), "unknown")
+    pinned = package if version == "unknown" else f"{package}=={version}"
+    return f"pip install --force-reinstall --no-deps '{pinned}'"
+
+
+def unshadow(shadow: Shadow) -> str:
+    """Say how the installed package is imported again."""
+    inside = shadow.path.rpartition("/")[0].removesuffix(f"/{shadow.module}")
+    return f"take {inside} off PYTHONPATH, or off the .pth file that names it"
+
+
 def owner(path: str, question: Question) -> str:
     """Return the distribution that owns a file, empty when that is not known."""
     environment = question.inventory.environment
+    installed = environment.installed if environment is not None else None
+    shadows = installed.shadows if installed is not None else ()
+    if any(shadow.module == path.partition("/")[0] for shadow in shadows):
+        return ""
     for distribution in environment.distributions if environment is not None else ():
         if path in distribution.files:
             return distribution.name

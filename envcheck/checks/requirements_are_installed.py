@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from envcheck.checks import pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
+from envcheck.core.installed import Installed
 from envcheck.core.model import Distribution, Environment, Finding, Json, Status
 
 _BINARY = frozenset({"torch", *FAMILY, *TRITONS})
@@ -18,6 +19,8 @@ def _run(question: Question) -> Iterator[Finding]:
     if environment is None or environment.installed is None or not environment.installed.packages:
         yield CHECK.skip("packages", "no installed packages were looked at")
         return
+    unread = list(_unread(environment.installed, environment))
+    yield from unread
     every = [pin for pin in pins.pins(environment.installed) if not _elsewhere(pin)]
     bad = [pin for pin in every if not pin.met]
     # What a package misses is told at once: installed with --no-deps it may be a dozen.
@@ -27,10 +30,31 @@ def _run(question: Question) -> Iterator[Finding]:
         groups.setdefault((pin.package.info + alone, bool(pin.found)), []).append(pin)
     for same in groups.values():
         yield _of_pins(same, environment)
-    if not bad:
+    if not bad and (every or not unread):
         packages = len({pin.package.info for pin in every})
         message = f"all {len(every)} requirements of {packages} packages are met"
         yield CHECK.finding("packages", Status.PASS, message, evidence={"count": len(every)})
+
+
+def _unread(installed: Installed, environment: Environment) -> Iterator[Finding]:
+    """Name what says nothing of its requirements.
+
+    Without a RECORD it is what a removal left behind, which installers pass over.
+    """
+    recorded = {(d.name, d.version) for d in environment.distributions if d.record_digest}
+    for package in (p for same in pins.active(installed).values() for p in same if p.problem):
+        rest = (package.name, package.version) not in recorded
+        known = package.version != "unknown"
+        pinned = f"{package.name}=={package.version}" if known else package.name
+        yield CHECK.finding(
+            package.info,
+            Status.WARN if rest else Status.ERROR,
+            f"what {package.name} requires cannot be judged: {package.problem}",
+            remedy=f"delete {package.info}, or install {package.name} again"
+            if rest
+            else f"pip install --force-reinstall --no-deps '{pinned}'",
+            evidence={"reason": "unreadable-metadata"},
+        )
 
 
 def _elsewhere(pin: Pin) -> bool:
@@ -80,7 +104,8 @@ CHECK = Check(
         "and machine, and compares it with what is installed, as `pip check` does. A version of "
         "PyTorch or of its family that compiled code or an exact pin does not take fails: the "
         "code was made for another release. So does compiled code for PyTorch without PyTorch. "
-        "Everything else warns, because it often works. What torch pins of Triton, and its "
+        "Metadata that is missing or says neither name nor version is an error: nobody knows what "
+        "that package requires. Everything else warns, because it often works. What torch pins of Triton, and its "
         "family of torch, is judged by the checks of those names. Class C3: a package was "
         "replaced by another one's installation, or installed without its requirements."
     ),

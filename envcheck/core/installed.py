@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+# Modules that Python loads as machine code, and what `import torch` opens or asks for by its path
+# (torch/__init__.py, _load_global_deps and _manager_path).
+_VITAL = re.compile(
+    r"\.(cpython-\w+|abi3)[\w.-]*\.so$"
+    r"|^torch/(lib/libtorch_global_deps\.so|bin/torch_shm_manager)$"
+)
+_ASIDE = re.compile(
+    r"(^|/)(_?tests?|docs?|examples?|benchmarks?)/"
+    r"|(^|/)(test_[^/]*|[^/.]*_tests?|conftest|setup)\.[^/]*$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +44,8 @@ class Package:
     requires_python: str | None = None
     tags: tuple[str, ...] = ()
     """Tag lines of WHEEL: `cp311-cp311-manylinux_2_28_x86_64`."""
+    problem: str | None = None
+    """Why its metadata tells nothing, what it requires neither; None where it does."""
     requires: tuple[str, ...] = ()
     """Requires-Dist without those that an extra alone asks for; markers are left in."""
 
@@ -60,7 +74,8 @@ class Differing:
     owner: str
     """`torch 2.14.1`."""
     how: str
-    """`missing`, `empty`, `size`, `hash` or `unreadable`."""
+    """`missing`, `empty`, `size`, `hash` or `unreadable`; `syntax` for a module of another size
+    that is no Python, `form` for one that is there in another form, such as bytecode alone."""
     compiled: int = 0
     """How many of them are compiled."""
     code: int = 0
@@ -69,7 +84,21 @@ class Differing:
     of: int
     """How many files its RECORD names below its site directory, without bytecode and metadata."""
     paths: tuple[str, ...] = ()
-    """The first of them, compiled ones before others."""
+    """The first of them: METADATA, what is vital, what else is compiled, and others; last what
+    lies beside a package, such as its tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where importing a package ends, by what its files import whatever happens."""
+
+    owner: str
+    path: str
+    """A module of it that is missing, empty or no Python."""
+    how: str
+    """As in `Differing`."""
+    by: str = ""
+    """The file that imports it; empty for what the package begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +112,17 @@ class Records:
     hash_bound: int = 0
     """Bytes: no file above it was hashed."""
     differing: tuple[Differing, ...] = ()
+    ends: tuple[End, ...] = ()
+
+
+def is_vital(path: str) -> bool:
+    """Say whether a path is needed whatever a package is used for."""
+    return _VITAL.search(path) is not None and not is_aside(path)
+
+
+def is_aside(path: str) -> bool:
+    """Say whether a path is beside what a package works with: tests, documentation, examples."""
+    return _ASIDE.search(path) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +134,17 @@ class Foreign:
     """`.cpython-310-x86_64-linux-gnu.so`."""
     count: int
     paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """A module of an installed package, instead of which another file is imported."""
+
+    owner: str
+    """`torch 2.14.1`."""
+    module: str
+    path: str
+    """What is imported: of no package, in a folder that comes before on `sys.path`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +169,7 @@ class Installed:
     overlaps: tuple[Overlap, ...] = ()
     records: Records = field(default_factory=Records)
     foreign: tuple[Foreign, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
     numpy: tuple[NumpyUse, ...] = ()
     numpy_unread: int = 0
     """Extension modules that were too large, too many or unreadable to look for NumPy in."""

@@ -37,6 +37,10 @@ class MissingLibrary:
     """Files of that name in the environment, where the loader does not look."""
     others: tuple[str, ...] = ()
     """Libraries of the same family and another major version that are in reach."""
+    refused: str = ""
+    """The file that is refused, at which the loader ends."""
+    behind: str = ""
+    """What the loader would take if that file were not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,8 @@ class Choice:
     """Whether that was in a process that has imported PyTorch."""
     others: tuple[str, ...] = ()
     """Other copies in the environment or on the loader's path."""
+    refused: str = ""
+    """Why the loader ends at that copy, which it cannot load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

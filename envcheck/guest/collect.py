@@ -35,11 +35,12 @@ def collect(path: list[str], *, read: bool) -> Collected:
     found = distributions.read_all(folders)
     metadata = installed.read(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
-    torches = [t for t in map(torch_facts.read_torch, folders) if t is not None]
+    site = torch_facts.folder(folders)
+    torch = torch_facts.read_torch(site) if site is not None else None
     versions = {d.name: d.version for d in found}
     triton = versions.get("triton") or versions.get("pytorch-triton")
     tritons = [torch_facts.read_triton(f, triton) for f in folders] if triton else []
-    cuda = torches[0].cuda if torches else None
+    cuda = torch.cuda if torch is not None else None
     environment = Environment(
         python=platform.python_version(),
         implementation=sys.implementation.name,
@@ -47,7 +48,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         libc=" ".join(platform.libc_ver()).strip() or "unknown",
         digest=distributions.environment_digest(found),
         distributions=found,
-        torch=torches[0] if torches else None,
+        torch=torch,
         triton=next((t for t in tritons if t is not None), None),
         driver=nvidia_module.version(),
         compat=cuda_compat.versions(),

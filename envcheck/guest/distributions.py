@@ -20,6 +20,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
 from typing import Any
@@ -30,6 +31,8 @@ from envcheck.core.names import normalise
 
 _NOTES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 _COMPILED = re.compile(r"\.so(\.\d+)*$|\.(a|o|cubin|fatbin|ptx)$")
+_LONGEST = 1 << 20
+"""No metadata file is read further; the headers of real ones are some kilobytes."""
 _OF_INTEREST = ("torch", "pytorch-triton", "triton", "pytorch_triton")
 
 
@@ -67,21 +70,53 @@ def editable_folders(folders: Iterable[str]) -> Iterator[str]:
                     yield project
 
 
+def info(entry: metadata.Distribution) -> str:
+    """Return the name of a dist-info directory: `torch-2.14.1.dist-info`."""
+    return os.path.basename(str(getattr(entry, "_path", "")))
+
+
+def headers(entry: metadata.Distribution) -> Message:
+    """Return what METADATA says, or PKG-INFO; old ones are one file, of which the name is empty."""
+    text = next(filter(None, (head(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
+    return HeaderParser().parsestr(text)
+
+
+def head(entry: metadata.Distribution, name: str) -> str:
+    """Return the headers of a metadata file without its body, which may be a long readme."""
+    found = raw(entry, name)
+    if found is None:
+        return ""
+    text = found[:_LONGEST].decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    return text.partition("\n\n")[0] + "\n"
+
+
+def identity(entry: metadata.Distribution, said: Message) -> tuple[str, str]:
+    """Return name and version; where the metadata lacks them, the folder's name has both."""
+    told = said["Name"] if is_name(said["Name"]) else ""
+    stem = re.sub(r"\.(dist|egg)-info$", "", info(entry))
+    name, _, rest = stem.partition("-")
+    version = said["Version"] or re.sub(r"-py\d.*$", "", rest) or "unknown"
+    return normalise(visible(str(told or name or "unknown"))), visible(str(version))
+
+
+def is_name(text: object) -> bool:
+    """Say whether a package may be called so, by the rule of the core metadata (PEP 508)."""
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", str(text or "")) is not None
+
+
 def _read(entry: metadata.Distribution) -> Distribution:
-    folder = os.path.basename(str(getattr(entry, "_path", "unknown")))
-    # A broken installation may have no METADATA; it is named by its folder then.
-    text = next(filter(None, (_text(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
-    headers = HeaderParser().parsestr(text)
+    said = headers(entry)
+    name, version = identity(entry, said)
     rows, digest, problem = _record(raw(entry, "RECORD"))
     return Distribution(
-        name=normalise(str(headers["Name"] or visible(folder))),
-        version=str(headers["Version"] or "unknown"),
+        name=name,
+        version=version,
         record_digest=digest,
         direct_url=_origin(_direct_url(entry)),
         files=tuple(sorted({row[0] for row in rows if is_compiled(row[0])})),
         requires=tuple(
             line
-            for line in map(str, headers.get_all("Requires-Dist") or ())
+            for line in map(str, said.get_all("Requires-Dist") or ())
             if re.split(r"[\s;(<>=!~\[]", line, maxsplit=1)[0].lower() in _OF_INTEREST
         ),
         problem=problem,

@@ -96,6 +96,10 @@ class _Reader:
         section, interpreter = None, None
         for form_kind, place, address, size in self._program_headers(offset, entry, count):
             if form_kind == _PT_LOAD:
+                if place + size > len(self.buffer):
+                    # Mapped without a word, and the first access ends the process (SIGBUS).
+                    message = f"PT_LOAD: {size} bytes at {place}, past the end of the file"
+                    raise Malformed(message)
                 self.segments.append((address, address + size, place))
             elif form_kind == _PT_DYNAMIC:
                 section = (place, size)
@@ -112,16 +116,23 @@ class _Reader:
             )
         entries = list(self._entries(*section))
         last = dict(entries)
-        self.strings = self._offset(last.get(DT_STRTAB, 0), "DT_STRTAB")
+        if DT_STRTAB not in last:
+            message = "PT_DYNAMIC: no DT_STRTAB, which every one has"
+            raise Malformed(message)
+        self.strings = self._offset(last[DT_STRTAB], "DT_STRTAB")
         self.strings_end = min(len(self.buffer), self.strings + last.get(DT_STRSZ, 0))
         runpath = self._optional(last, DT_RUNPATH)
+        needed = tuple(self.text(value) for tag, value in entries if tag == DT_NEEDED)
+        if "" in needed:
+            message = "DT_NEEDED: an empty name"
+            raise Malformed(message)
         return Dynamic(
             kind=kind,
             machine=machine,
             bits=bits,
             endian=self.endian,
             soname=self._optional(last, DT_SONAME),
-            needed=tuple(self.text(value) for tag, value in entries if tag == DT_NEEDED),
+            needed=needed,
             rpath=self._optional(last, DT_RPATH) if runpath is None else None,
             runpath=runpath,
             interpreter=interpreter,

@@ -12,17 +12,14 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
 
 from envcheck.core.installed import Installed, Interpreter, Package
-from envcheck.core.names import normalise
-from envcheck.guest import distributions, numpy_use, records
+from envcheck.guest import distributions, numpy_use, records, shadows
 from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, Row
-
-_LONGEST = 1 << 20
-"""No metadata file is read further; the headers of real ones are some kilobytes."""
 
 
 def read(folders: list[str]) -> Installed:
@@ -31,19 +28,24 @@ def read(folders: list[str]) -> Installed:
     for place, folder in enumerate(folders):
         here = [
             _read(entry, place)
-            for entry in sorted(metadata.distributions(path=[folder]), key=_info)
+            for entry in sorted(metadata.distributions(path=[folder]), key=distributions.info)
         ]
         packages += [package for package, _ in here]
         owned.append([Owned(f"{p.name} {p.version}", folder, rows) for p, rows in here])
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
     every = [one for here in owned for one in here]
-    use, unread = numpy_use.read(every, _shadowed(packages)) if _has_numpy(packages) else ((), 0)
+    hidden = _shadowed(packages)
+    use, unread = numpy_use.read(every, hidden) if _has_numpy(packages) else ((), 0)
+    unused = {id(every[index]) for index in hidden}
+    # What an earlier folder hides is not imported, whatever became of its files.
+    used = [[one for one in here if id(one) not in unused] for here in owned]
     return Installed(
         interpreter=Interpreter(markers=markers(), suffixes=suffixes),
         packages=tuple(packages),
         overlaps=tuple(o for here in owned for o in records.overlaps(here)),
-        records=records.compare(owned),
+        records=records.compare(used),
         foreign=tuple(records.foreign(every, suffixes)),
+        shadows=tuple(shadows.shadows(folders, owned)),
         numpy=use,
         numpy_unread=unread,
     )
@@ -80,43 +82,41 @@ def _shadowed(packages: list[Package]) -> set[int]:
     return {i for i, p in enumerate(packages) if p.place != first[p.name]}
 
 
-def _info(entry: metadata.Distribution) -> str:
-    return os.path.basename(str(getattr(entry, "_path", "")))
-
-
 def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]:
-    info = _info(entry)
-    # Old ones are one file, which is what an empty name stands for.
-    text = next(filter(None, (_head(entry, n) for n in ("METADATA", "PKG-INFO", ""))), "")
-    headers = HeaderParser().parsestr(text)
-    wheel = HeaderParser().parsestr(_head(entry, "WHEEL"))
-    python = headers["Requires-Python"]
-    installer = _head(entry, "INSTALLER").strip()
+    said = distributions.headers(entry)
+    wheel = HeaderParser().parsestr(distributions.head(entry, "WHEEL"))
+    python = said["Requires-Python"]
+    installer = distributions.head(entry, "INSTALLER").strip()
     rows = distributions.record_rows(entry)
+    name, version = distributions.identity(entry, said)
     package = Package(
-        name=normalise(visible(str(headers["Name"] or info.partition("-")[0]))),
-        version=visible(str(headers["Version"] or "unknown")),
-        info=visible(info),
+        name=name,
+        version=version,
+        info=visible(distributions.info(entry)),
         place=place,
         installer=visible(installer)[:40] or None,
         requires_python=None if python is None else visible(str(python)),
         tags=tuple(visible(str(tag)) for tag in wheel.get_all("Tag") or ()),
-        requires=tuple(_requires(entry, headers.get_all("Requires-Dist") or [])),
+        problem=_problem(entry, said),
+        requires=tuple(_requires(entry, said.get_all("Requires-Dist") or [])),
     )
     return package, [row for row in rows if not row[0].endswith(".pyc")]
 
 
-def _head(entry: metadata.Distribution, name: str) -> str:
-    """Return the headers of a metadata file without its body, which may be a long readme."""
-    raw = distributions.raw(entry, name)
-    if raw is None:
-        return ""
-    text = raw[:_LONGEST].decode("utf-8", "backslashreplace").replace("\r\n", "\n")
-    return text.partition("\n\n")[0] + "\n"
+def _problem(entry: metadata.Distribution, said: Message) -> str | None:
+    """Return why the metadata of a package tells nothing, None where it does."""
+    file = "METADATA" if distributions.info(entry).endswith(".dist-info") else "PKG-INFO"
+    lacking = [] if distributions.is_name(said["Name"]) else ["Name"]
+    lacking += [] if said["Version"] else ["Version"]
+    if not lacking:
+        return None
+    if said.keys() or distributions.raw(entry, file) is not None:
+        return f"{file} does not say its {' and '.join(lacking)}"
+    return f"{file} is missing"
 
 
 def _requires(entry: metadata.Distribution, lines: list[str]) -> Iterator[str]:
-    if not lines and _info(entry).endswith((".egg-info", "EGG-INFO")):
+    if not lines and distributions.info(entry).endswith((".egg-info", "EGG-INFO")):
         try:
             lines = list(entry.requires or ())
         except (OSError, ValueError):

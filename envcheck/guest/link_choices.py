@@ -86,6 +86,16 @@ class Choices:
         opening = trial.open("libcuda.so.1", caller=caller)
         if opening.root is not None:
             self._add(trial, opening.root, "libcuda.so.1", "libcuda.so.1", torch=True)
+        elif opening.refusal is not None:
+            path = self.show(os.path.realpath(opening.refusal.path))
+            self._found["libcuda.so.1", path] = Choice(
+                name="libcuda.so.1",
+                path=path,
+                how=opening.refusal.how,
+                opened="libcuda.so.1",
+                torch=True,
+                refused=opening.refusal.problem,
+            )
 
     def found(self) -> Iterator[Choice]:
         """Yield the copies that were taken where there are several, and the driver's."""

@@ -47,7 +47,7 @@ def fault(case: Case, closure: Closure) -> Opened | None:
     if opening.root is None:
         system, file = case.process.system, case.file
         reason = opening.reason
-        if (file.machine, file.bits) != (system.machine, system.bits):
+        if file.bits and (file.machine, file.bits) != (system.machine, system.bits):
             reason = f"made for another machine (e_machine {file.machine}, {file.bits} bit)"
         return Opened(path=visible(case.path), module=True, refused=visible(reason))
     versions = tuple(_versions(case))
@@ -147,12 +147,15 @@ def _libraries(case: Case) -> Iterator[MissingLibrary]:
         family = _family(missed.name)
         others = sorted(n for n in names if _family(n) == family and n != missed.name)
         elsewhere = [place.path for place in case.named.get(missed.name, ())]
+        end = missed.refusal
         yield MissingLibrary(
             name=visible(missed.name),
             by=case.show(missed.by.file.real),
             reason=visible(missed.reason),
             elsewhere=tuple(map(visible, elsewhere[:_MAX_LISTED])),
             others=tuple(map(visible, others[:_MAX_LISTED])),
+            refused=case.show(os.path.realpath(end.path)) if end else "",
+            behind=case.show(os.path.realpath(end.behind)) if end and end.behind else "",
         )
 
 

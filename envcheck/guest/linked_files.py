@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,10 +32,13 @@ class LinkedFile:
     dynamic: Dynamic
     symbols: Symbols
     machine: int = 0
-    """0 with `bits` 0 for what is no ELF at all."""
+    """As this machine reads it, whatever the byte order of the file: so does the loader."""
     bits: int = 0
+    """0 for what is no ELF at all, -1 for one of no class that there is."""
     problem: str = ""
     """Why the loader refuses it; the rest is empty then."""
+    blank: bool = False
+    """Whether it begins with zeros, as no file does that anybody wrote."""
 
 
 class LinkedFiles:
@@ -63,9 +67,12 @@ class LinkedFiles:
             found = os.stat(path)
         except (OSError, ValueError):
             return None
+        identity = (found.st_dev, found.st_ino)
+        if stat.S_ISDIR(found.st_mode):
+            # Opened and read like a file, as what an engine makes where a mount has no source.
+            return _refused(identity, os.path.realpath(path), "cannot read file data")
         if not stat.S_ISREG(found.st_mode):
             return None
-        identity = (found.st_dev, found.st_ino)
         if identity not in self._by_identity:
             try:
                 self._by_identity[identity] = self._map(path, identity)
@@ -80,10 +87,13 @@ class LinkedFiles:
             if len(head) < _HEADER:
                 return _refused(identity, real, "file too short")
             if head[:4] != MAGIC:
-                return _refused(identity, real, "invalid ELF header")
-            order = "little" if head[5] == 1 else "big"
-            machine = int.from_bytes(head[18:20], order)  # type: ignore[arg-type]
-            bits = {1: 32, 2: 64}.get(head[4], 0)
+                blank = not any(head)
+                return _refused(identity, real, "invalid ELF header", blank=blank)
+            bits = {1: 32, 2: 64}.get(head[4], -1)
+            machine = int.from_bytes(head[18:20], sys.byteorder)
+            if head[5] != {"little": 1, "big": 2}[sys.byteorder]:
+                problem = f"ELF file data encoding not {sys.byteorder}-endian"
+                return _refused(identity, real, problem, machine, bits)
             view = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
         try:
             parsed = dynamic.read(view)
@@ -126,9 +136,15 @@ class LinkedFiles:
 
 
 def _refused(
-    identity: Identity, real: str, problem: str, machine: int = 0, bits: int = 0
+    identity: Identity,
+    real: str,
+    problem: str,
+    machine: int = 0,
+    bits: int = 0,
+    *,
+    blank: bool = False,
 ) -> LinkedFile:
-    nothing = Dynamic(kind=0, machine=machine, bits=bits or 64, endian="<")
+    nothing = Dynamic(kind=0, machine=machine, bits=max(bits, 32), endian="<")
     return LinkedFile(
         identity=identity,
         real=real,
@@ -137,4 +153,5 @@ def _refused(
         machine=machine,
         bits=bits,
         problem=problem,
+        blank=blank,
     )

@@ -151,13 +151,12 @@ class _Environment:
 
     def _open(self, place: Place, bare: Process) -> tuple[Opened | None, Process]:
         file = self.files.read(place.absolute)
-        if file is None or (file.problem and not file.bits):
+        named = _is_named_module(place)
+        if file is None or (file.problem and not file.bits and not file.blank and not named):
             # Links that lead nowhere, linker scripts and the like are told of by their own facts.
             return None, bare
         system = bare.system
-        if (file.machine, file.bits) != (system.machine, system.bits) and not _is_named_module(
-            place
-        ):
+        if file.bits and (file.machine, file.bits) != (system.machine, system.bits) and not named:
             return None, bare  # for another machine, such as code that runs on a device
         needs_torch = bool(self.torch_names & set(file.dynamic.needed))
         order = [self.torch] if needs_torch and self.torch else [bare, self.torch]

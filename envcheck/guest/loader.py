@@ -38,6 +38,17 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A file at which the loader ends, instead of looking further."""
+
+    path: str
+    how: str
+    problem: str
+    behind: str | None
+    """What it would have come to next."""
+
+
+@dataclass(frozen=True, slots=True)
 class Missed:
     """A needed name that nothing was found for."""
 
@@ -45,6 +56,7 @@ class Missed:
     by: Loaded
     reason: str
     """Empty where there is no file; else why the one that was found cannot be loaded."""
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,8 @@ class Opening:
     """What was not loaded before."""
     missed: tuple[Missed, ...] = ()
     reason: str = ""
+    refusal: Refusal | None = None
+    """Where it is a file that ended it."""
 
 
 class Process:
@@ -100,9 +114,10 @@ class Process:
         """Load a file by name or path and all that it needs, as dlopen does."""
         before = len(self.maps)
         asker = caller or self.caller
-        root, reason = self._map(name, asker)
+        root, reason, refusal = self._map(name, asker)
         if root is None:
-            return Opening(None, reason=reason or "no such file on the loader's path")
+            reason = reason or "no such file on the loader's path"
+            return Opening(None, reason=reason, refusal=refusal)
         missed: list[Missed] = []
         scope = [root]
         for loaded in scope:
@@ -118,29 +133,33 @@ class Process:
 
     def _dependencies(self, loaded: Loaded, missed: list[Missed]) -> Iterator[Loaded | None]:
         for name in loaded.file.dynamic.needed:
-            found, reason = self._map(name, loaded)
+            found, reason, refusal = self._map(name, loaded)
             if found is None:
-                missed.append(Missed(name, loaded, reason))
+                missed.append(Missed(name, loaded, reason, refusal))
             yield found
 
-    def _map(self, name: str, asker: Loaded | None) -> tuple[Loaded | None, str]:
+    def _map(self, name: str, asker: Loaded | None) -> tuple[Loaded | None, str, Refusal | None]:
         """Return what a name comes to, mapped now if it was not; and why not."""
         known = self.names.get(name)
         if known is not None:
-            return known, ""
+            return known, "", None
         if len(self.maps) >= _MAX_LOADED:
-            return None, "more libraries than a process could hold"
-        for path, how in self.candidates(name, asker):
+            return None, "more libraries than a process could hold", None
+        tried = self.candidates(name, asker)
+        for path, how in tried:
             file = self.files.read(path)
-            if file is None or (file.machine, file.bits) not in (
-                (self.system.machine, self.system.bits),
-                (0, 0),
-            ):
+            if file is None or not self._is_taken(file):
                 continue
             if file.problem:
-                return None, f"{path}: {file.problem}"
-            return self._add(path, file, name, asker, how), ""
-        return None, ""
+                whole = (p for p, _ in tried if (f := self.files.read(p)) and not f.problem)
+                refusal = Refusal(path, how, file.problem, next(whole, None))
+                return None, f"{path}: {file.problem}", refusal
+            return self._add(path, file, name, asker, how), "", None
+        return None, "", None
+
+    def _is_taken(self, file: LinkedFile) -> bool:
+        """Say whether the loader ends its search at a file, for better or worse."""
+        return (file.machine, file.bits) in ((self.system.machine, self.system.bits), (0, 0))
 
     def _add(
         self, path: str, file: LinkedFile, name: str, asker: Loaded | None, how: str

@@ -15,12 +15,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from envcheck.core.installed import Differing, Foreign, Overlap, Records
+from envcheck.core.installed import Differing, Foreign, Overlap, Records, is_aside, is_vital
+from envcheck.guest import record_ends
 from envcheck.guest.distributions import is_compiled, visible
 
 HASH_BOUND = 1 << 20
 HASH_TOTAL = 48 << 20
 _SHOWN = 12
+# What differs is read only where its size does, which is rare; patched trees have some hundred.
+_MAX_PARSED = 1000
+_METADATA = ".dist-info/METADATA"
 _EXTENSION = re.compile(r"(?P<stem>[^./]+)(?P<suffix>\.(?:cpython|pypy|graalpy)[\w-]*\.so)$")
 
 Row = tuple[str, str, str]
@@ -89,9 +93,19 @@ def _held(both: list[tuple[Owned, Row]]) -> Iterator[str]:
     yield from (one.name for one, _ in fitting)
 
 
+def _telling(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the first of some paths that differ, those that say most before others."""
+
+    def rank(path: str) -> tuple[bool, bool, bool, bool, str]:
+        notes, compiled = path.endswith(_METADATA), is_compiled(path)
+        return is_aside(path), not notes, not is_vital(path), not compiled, path
+
+    return tuple(map(visible, sorted(paths, key=rank)[:_SHOWN]))
+
+
 def compare(places: list[list[Owned]]) -> Records:
     """Compare the files of all packages with what their RECORD says."""
-    sized = hashed = spent = 0
+    sized = hashed = spent = parsed = 0
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     of: dict[str, int] = {}
     for here in places:
@@ -109,9 +123,13 @@ def compare(places: list[list[Owned]]) -> Records:
                 size = _size(where)
                 sized += 1
                 if isinstance(size, str):
-                    found[one.name, size].append(path)
+                    other = size == "missing" and record_ends.has_other_form(where)
+                    found[one.name, "form" if other else size].append(path)
                 elif size != int(length):
-                    found[one.name, "size" if size else "empty"].append(path)
+                    parsed += 1
+                    broken = parsed < _MAX_PARSED and record_ends.is_broken_module(where)
+                    how = ("syntax" if broken else "size") if size else "empty"
+                    found[one.name, how].append(path)
                 elif size <= HASH_BOUND and spent + size <= HASH_TOTAL and _worth(path):
                     hashed += 1
                     spent += size
@@ -125,11 +143,22 @@ def compare(places: list[list[Owned]]) -> Records:
             code=sum(path.endswith(".py") for path in paths),
             count=len(paths),
             of=of[owner],
-            paths=first(paths),
+            paths=_telling(paths),
         )
         for (owner, how), paths in sorted(found.items())
     )
-    return Records(sized=sized, hashed=hashed, hash_bound=HASH_BOUND, differing=differing)
+    ends = (
+        end
+        for one in (one for here in places for one in here)
+        for end in record_ends.ends(one.name, one.folder, (r[0] for r in one.rows), found)
+    )
+    return Records(
+        sized=sized,
+        hashed=hashed,
+        hash_bound=HASH_BOUND,
+        differing=differing,
+        ends=tuple(ends),
+    )
 
 
 def _is_inside(path: str) -> bool:
@@ -137,7 +166,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _worth(path: str) -> bool:
-    return is_compiled(path) or path.endswith(".dist-info/METADATA")
+    return is_compiled(path) or path.endswith(_METADATA)
 
 
 def _size(where: str) -> int | str:

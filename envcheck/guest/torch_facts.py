@@ -9,6 +9,7 @@ import re
 from typing import IO
 
 from envcheck.core.model import Assembler, Torch, Triton
+from envcheck.guest import shadows
 
 # Nothing stands between the list and what the linker put before it, but a NUL ends it.
 _ARCH_LIST = re.compile(rb"(?<![\daf] )sm_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){1,63} ?\0")
@@ -18,6 +19,11 @@ _RELEASE = re.compile(rb"Cuda compilation tools, release (\d+\.\d+), V[\d.]+")
 _OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs\0"
 _CXX11_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_string"
 _MAX_SOURCE = 1 << 20
+
+
+def folder(folders: list[str]) -> str | None:
+    """Return the folder of `sys.path` from which `import torch` takes it, None without one."""
+    return next((f for f in folders if shadows.imported(f, "torch")), None)
 
 
 def read_torch(site: str) -> Torch | None:

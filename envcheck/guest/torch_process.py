@@ -12,6 +12,7 @@ import fnmatch
 import os
 from collections.abc import Iterator
 
+from envcheck.guest import torch_facts
 from envcheck.guest.loader import Opening, Process
 from envcheck.guest.reading import open_regular
 
@@ -20,10 +21,10 @@ _MAX_SOURCE = 1 << 24
 
 def torch_folder(folders: list[str]) -> str | None:
     """Return the folder of the PyTorch that would be imported, if it has libraries."""
-    for folder in folders:
-        if os.path.isdir(os.path.join(folder, "torch", "lib")):
-            return os.path.join(folder, "torch")
-    return None
+    folder = torch_facts.folder(folders)
+    if folder is None or not os.path.isdir(os.path.join(folder, "torch", "lib")):
+        return None
+    return os.path.join(folder, "torch")
 
 
 def import_torch(process: Process, torch: str, folders: list[str], cuda: str | None) -> Opening:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 import pytest
-from build_linking import CC, OLD_ERROR, RECIPES, SET_DEVICE_INT, Made
+from build_linking import (
+    CC,
+    OLD_ERROR,
+    RECIPES,
+    SET_DEVICE_INT,
+    Made,
+    distribution,
+    library,
+    module,
+)
 from inventories import ask, environment
 
 from envcheck.core import codec
@@ -328,3 +339,117 @@ def test_a_refused_file_that_nobody_owns_is_to_be_replaced() -> None:
     assert finding.remedy == (
         "remove bad/trunc.so, which no distribution owns, or put a whole one there"
     )
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 3]
+
+
+def zeroed(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+def blank_behind_its_header(data: bytes) -> bytes:
+    """As after a lost power supply: the first block was written, the others were not."""
+    return data[:4096] + bytes(len(data) - 4096)
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", [cut, zeroed, blank_behind_its_header])
+@pytest.mark.parametrize("name", ["libc10.so", "libc10_cuda.so"])
+def test_a_damaged_library_of_torch_is_named_and_put_back_with_its_package(tmp_path, name, damage):
+    made = RECIPES["R12-right"](tmp_path)
+    lib = made.site / "torch" / "lib"
+    files = [*lib.glob("*.so"), made.site / "torch" / "_C.so"]
+    distribution(made.site, "torch", "2.14.1", *files)
+    path = lib / name
+    path.write_bytes(damage(path.read_bytes()))
+    failed = [f for f in failing(observed(made)) if f.check == SYMBOLS]
+    assert {f.subject for f in failed} >= {"torch/_C.so", f"torch/lib/{name}"}
+    first = next(f for f in failed if f.subject == "torch/_C.so")
+    assert f"torch/lib/{name} is damaged: " in first.message
+    remedy = "pip install --force-reinstall --no-deps 'torch==2.14.1'"
+    assert {f.remedy for f in failed} == {remedy}
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", [zeroed, lambda data: b"text " * 20, lambda data: b"short"])
+def test_a_module_of_python_that_is_no_elf_file_is_refused(tmp_path, damage):
+    suffix = EXTENSION_SUFFIXES[0]
+    made = library(tmp_path / "ext" / f"_C{suffix}", module("_C"))
+    (tmp_path / "ext" / "__init__.py").write_text("from ext import _C\n")
+    distribution(tmp_path, "ext", "1.0", made)
+    made.write_bytes(damage(made.read_bytes()))
+    (finding,) = failing(observed(Made(tmp_path)))
+    assert (finding.check, finding.subject) == (SYMBOLS, f"ext/_C{suffix}")
+    assert finding.remedy == "pip install --force-reinstall --no-deps 'ext==1.0'"
+    said = said_by_the_loader(Made(tmp_path), f"ext/_C{suffix}")
+    assert said.rpartition(": ")[2] in finding.message
+
+
+@needs_compiler
+def test_a_script_of_the_linker_that_nothing_loads_is_no_fault(tmp_path):
+    script = tmp_path / "ext" / "libother.so"
+    script.parent.mkdir()
+    script.write_text("/* GNU ld script */ GROUP ( libother.so.1 )" + " " * 40)
+    distribution(tmp_path, "ext", "1.0", script)
+    assert not failing(observed(Made(tmp_path)))
+
+
+@needs_compiler
+def test_a_broken_copy_on_the_loaders_path_is_told_with_what_it_hides(tmp_path):
+    made = RECIPES["R15-right"](tmp_path)
+    bad = tmp_path / "other" / "libnvJitLink.so.12"
+    bad.parent.mkdir()
+    bad.write_bytes(b"\0" * 4096)
+    broken = Made(made.site, {"LD_LIBRARY_PATH": str(bad.parent)})
+    (finding,) = failing(observed(broken))
+    assert (finding.check, finding.subject) == (SYMBOLS, "ext/_C.so")
+    assert f"{bad} is damaged: invalid ELF header" in finding.message
+    assert "does not come to nvidia/nvjitlink/lib/libnvJitLink.so.12" in finding.message
+    assert finding.remedy == f"take {bad.parent} off LD_LIBRARY_PATH"
+    assert "invalid ELF header" in said_by_the_loader(broken)
+
+
+@needs_compiler
+@pytest.mark.parametrize("content", [b"", b"text", b"\0" * 4096, None])
+def test_a_libcuda_that_is_no_library_ends_the_search_for_the_drivers(tmp_path, content):
+    made = RECIPES["R20"](tmp_path)
+    folder = Path(made.variables["LD_LIBRARY_PATH"])
+    path = folder / "libcuda.so.1"
+    path.unlink()
+    if content is None:
+        path.mkdir()  # as an engine makes where a mount has no source
+    else:
+        path.write_bytes(content)
+    (finding,) = (f for f in ask(PLACE, observed(made), "sm_120") if f.subject == "libcuda.so.1")
+    assert finding.status == Status.FAIL
+    assert finding.remedy == f"take {folder} off the loader's path"
+    code = "import ctypes; ctypes.CDLL('libcuda.so.1')"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **made.variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    problem = finding.message.split(": ")[1]
+    assert f"{path}: {problem}" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "problem", "status"),
+    [
+        ("ld.so.cache", "file too short", Status.WARN),
+        ("default folder", "file too short", Status.WARN),
+        ("ld.so.cache", "invalid ELF header", Status.FAIL),
+        ("LD_LIBRARY_PATH", "file too short", Status.FAIL),
+    ],
+)
+def test_an_empty_libcuda_that_an_engine_left_is_mounted_over(how, problem, status):
+    choice = Choice(
+        name="libcuda.so.1", path="/usr/lib/libcuda.so.1", how=how, opened="x", refused=problem
+    )
+    (finding,) = ask(PLACE, linked(choices=(choice,)), "sm_120")
+    assert finding.status == status
+    assert finding.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import packages
@@ -200,7 +201,11 @@ LIBRARY = {
     "x/tests/_ext.abi3.so": b"module",
     "x/__init__.py": b"code",
     "x/sub/__init__.py": b"code",
+    "x/tests/__init__.py": b"code",
     "x/data.bin": b"data",
+    "x/include/x.h": b"header",
+    "x/__init__.pyi": b"stub",
+    "x/lib/libx.a": b"archive",
 }
 
 
@@ -218,6 +223,14 @@ LIBRARY = {
         ("x/_ext.cpython-311-x86_64-linux-gnu.so", None, "fail"),
         ("x/tests/_ext.abi3.so", None, "warn"),
         ("x/sub/__init__.py", None, "warn"),  # trimmed, perhaps
+        ("x/sub/__init__.py", b"changed", "warn"),
+        ("x/sub/__init__.py", b"", "fail"),
+        ("x/sub/__init__.py", b"def (", "fail"),
+        ("x/tests/__init__.py", b"", "warn"),
+        ("x/tests/__init__.py", None, "warn"),
+        ("x/include/x.h", None, "pass"),
+        ("x/__init__.pyi", None, "pass"),
+        ("x/lib/libx.a", None, "warn"),
         ("x/data.bin", None, "pass"),
         ("x/data.bin", b"other data", "pass"),
         ("x/_C.so", b"library", "pass"),
@@ -258,8 +271,72 @@ def test_packages_of_a_distribution_are_stripped_after_their_record(
 def test_what_was_not_hashed_is_said(tmp_path: Path) -> None:
     install(tmp_path, "x", files=LIBRARY)
     (finding,) = packages.ask(RECORD, tmp_path)
-    # METADATA, WHEEL, INSTALLER and three files; of them METADATA and the library are hashed.
-    assert finding.message == ("as installed: 9 files by size, 4 by hash too (5 were not hashed)")
+    # METADATA, WHEEL, INSTALLER and ten files; of them METADATA and the compiled are hashed.
+    assert finding.message == ("as installed: 13 files by size, 5 by hash too (8 were not hashed)")
+
+
+def test_a_missing_part_fails_where_importing_the_package_comes_to_it(tmp_path: Path) -> None:
+    files = {"x/__init__.py": b"from . import nn\n", "x/nn/__init__.py": b"1\n"}
+    tests = {f"x/nn/t{n}.py": b"1\n" for n in range(20)}
+    install(tmp_path, "x", files={**files, **tests})
+    shutil.rmtree(tmp_path / "x/nn")
+    (finding,) = packages.ask(RECORD, tmp_path)
+    assert packages.told([finding]) == [
+        (
+            "fail",
+            "x 1.0",
+            (
+                "x/nn/__init__.py and 20 more: missing, against its RECORD; importing x ends there "
+                "(imported by x/__init__.py)"
+            ),
+        )
+    ]
+    assert finding.remedy == "pip install --force-reinstall --no-deps 'x==1.0'"
+
+
+def test_what_an_import_needs_is_told_among_much_that_was_trimmed(tmp_path: Path) -> None:
+    """A slimmed image, in which one file too many is gone."""
+    trimmed = {f"x/lib/plugin{n}.so": b"1" for n in range(30)}
+    files = {"x/__init__.py": b"import x.zz\n", "x/zz.py": b"1\n", **trimmed}
+    install(tmp_path, "x", files=files)
+    for path in trimmed:
+        (tmp_path / path).unlink()
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == ["warn"]
+    (tmp_path / "x/zz.py").unlink()
+    (finding,) = packages.ask(RECORD, tmp_path)
+    assert (finding.status.value, finding.message.partition(" ")[0]) == ("fail", "x/zz.py")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        # OSError: .../libtorch_global_deps.so: cannot open shared object file
+        ("torch/lib/libtorch_global_deps.so", "fail"),
+        # RuntimeError: Unable to find torch_shm_manager at ...
+        ("torch/bin/torch_shm_manager", "fail"),
+        ("torch/bin/protoc", "pass"),
+        ("torch/lib/libcaffe2_nvrtc.so", "warn"),
+    ],
+)
+def test_what_import_torch_asks_for_by_its_path_is_vital(
+    tmp_path: Path, path: str, status: str
+) -> None:
+    """Seen with torch 2.14.1, from which one file after the other was taken."""
+    headers = {f"torch/include/a{n}.h": b"1" for n in range(30)}
+    files = {"torch/__init__.py": b"", path: b"1", **headers}
+    install(tmp_path, "torch", files=files)
+    for gone in (*headers, path):
+        (tmp_path / gone).unlink()
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
+
+
+def test_bytecode_in_the_place_of_sources_is_no_fault(tmp_path: Path) -> None:
+    install(tmp_path, "x", files={"x/__init__.py": b"import x.a\n", "x/a.py": b"1\n"})
+    for path in ("x/__init__.py", "x/a.py"):
+        (tmp_path / path).rename(tmp_path / f"{path}c")
+    (finding,) = packages.ask(RECORD, tmp_path)
+    assert finding.status.value == "pass"
+    assert "2 more differ" in finding.message
 
 
 @pytest.mark.parametrize(

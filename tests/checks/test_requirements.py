@@ -14,7 +14,7 @@ from data.dist_info import install
 from envcheck.checks.pins import pins
 from envcheck.core.model import Torch
 from envcheck.core.torch_family import Local, local
-from envcheck.guest import installed
+from envcheck.guest import distributions, installed
 
 CHECK, FAMILY = "requirements-are-installed", "torch-family-matches"
 CODE = {"x/_C.so": b"code"}
@@ -190,3 +190,69 @@ def test_without_packages_or_torch_there_is_nothing_to_judge(tmp_path: Path) -> 
     assert [f.status.value for f in packages.ask(FAMILY, tmp_path)] == ["skip"]
     tmp_path.joinpath("none").mkdir()
     assert [f.status.value for f in packages.ask(CHECK, tmp_path / "none")] == ["skip"]
+
+
+GARBAGE = {
+    "missing": None,
+    "empty": b"",
+    "zeros": b"\0" * 300,
+    "binary": bytes(range(128, 256)) * 9,
+    "no name": b"Metadata-Version: 2.1\nVersion: 1.0\nRequires-Dist: torch\n",
+    "no version": b"Metadata-Version: 2.1\nName: x\nRequires-Dist: torch\n",
+    "cut at once": b"Metadata-Ver",
+    "no name that may be": b"Name: \xff\nVersion: 1.0\n",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_metadata_that_tells_nothing_is_named_and_is_no_success(tmp_path: Path, name: str) -> None:
+    """Its requirements would else be met, all none of them."""
+    info = install(tmp_path, "x", requires=("torch==2.4.1",), files={"x/_C.so": b"1"})
+    install(tmp_path, "y", requires=("x",))
+    content = GARBAGE[name]
+    (info / "METADATA").unlink()
+    if content is not None:
+        (info / "METADATA").write_bytes(content)
+    found = {f.subject: f for f in packages.ask(CHECK, tmp_path)}
+    finding = found["x-1.0.dist-info"]
+    assert finding.status.value == "error"
+    assert finding.required
+    assert finding.message.startswith("what x requires cannot be judged: METADATA ")
+    assert finding.remedy == "pip install --force-reinstall --no-deps 'x==1.0'"
+
+
+def test_what_a_removal_left_behind_is_named_and_decides_nothing(tmp_path: Path) -> None:
+    """As a folder with a licence alone, which pip does not take for an installation."""
+    install(tmp_path, "y")
+    (tmp_path / "x-1.0.dist-info" / "licenses").mkdir(parents=True)
+    found = {f.subject: f.status.value for f in packages.ask(CHECK, tmp_path)}
+    assert found["x-1.0.dist-info"] == "warn"
+
+
+def test_an_author_in_another_encoding_is_no_fault(tmp_path: Path) -> None:
+    info = install(tmp_path, "torchaudio", "2.8.0", files={"x/_C.so": b"1"})
+    install(tmp_path, "torch", "2.14.1")
+    head = "Metadata-Version: 2.1\nName: torchaudio\nVersion: 2.8.0\nAuthor: Jörg\n"
+    (info / "METADATA").write_bytes(
+        f"{head}Requires-Dist: torch (==2.8.0)\n\nré\n".encode("latin-1")
+    )
+    assert [f.status.value for f in packages.ask(CHECK, tmp_path)] == ["pass"]
+    (found,) = (d for d in distributions.read_all([str(tmp_path)]) if d.name == "torchaudio")
+    assert (found.version, found.requires) == ("2.8.0", ("torch (==2.8.0)",))
+
+
+def test_requirements_that_were_cut_off_are_told_by_record(tmp_path: Path) -> None:
+    info = install(tmp_path, "x", requires=("torch==2.4.1",))
+    whole = (info / "METADATA").read_bytes()
+    (info / "METADATA").write_bytes(whole[: whole.index(b"Requires-Dist")])
+    (finding,) = packages.ask("files-match-record", tmp_path)
+    assert packages.told([finding]) == [
+        (
+            "warn",
+            "x 1.0",
+            (
+                "x-1.0.dist-info/METADATA: of another size, against its RECORD; what it requires is "
+                "read from METADATA as it is"
+            ),
+        )
+    ]

@@ -195,3 +195,21 @@ def test_a_whole_record_has_no_problem_whatever_ends_its_lines(tmp_path: Path, e
 def test_an_empty_record_is_not_a_broken_one(tmp_path: Path) -> None:
     found = installed(tmp_path, b"")
     assert (found.problem, found.record_digest) == (None, hashlib.sha256(b"").hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "version"),
+    [
+        ("torch-2.14.1.dist-info", "torch", "2.14.1"),
+        ("nvidia_cuda_nvrtc-13.0.88.dist-info", "nvidia-cuda-nvrtc", "13.0.88"),
+        ("x-2.8.0+cu128.dist-info", "x", "2.8.0+cu128"),
+        ("old-1.0-py3.11.egg-info", "old", "1.0"),
+        ("old.egg-info", "old", "unknown"),
+    ],
+)
+def test_what_has_no_metadata_is_named_by_its_folder(
+    tmp_path: Path, folder: str, name: str, version: str
+) -> None:
+    (tmp_path / folder).mkdir()
+    (found,) = distributions.read_all([str(tmp_path)])
+    assert (found.name, found.version) == (name, version)

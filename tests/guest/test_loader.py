@@ -185,6 +185,54 @@ def test_a_file_of_another_machine_is_passed_over_and_a_broken_one_is_not(choice
     ]
 
 
+def changed(data: bytes, at: int, *values: int) -> bytes:
+    return data[:at] + bytes(values) + data[at + len(values) :]
+
+
+BROKEN = {
+    "empty": lambda data: b"",
+    "short": lambda data: data[:63],
+    "text": lambda data: b"INPUT(libother.so) " * 9,
+    "zeros": lambda data: bytes(len(data)),
+    "big endian": lambda data: changed(data, 5, 2),
+}
+PASSED_OVER = {
+    "32 bit": lambda data: changed(data, 4, 1),
+    "no class": lambda data: changed(data, 4, 0),
+    "class 3": lambda data: changed(data, 4, 3),
+    "32 bit, big endian": lambda data: changed(data, 4, 1, 2),
+    "s390x": lambda data: changed(changed(data, 5, 2), 18, 0, 22),
+    "aarch64": lambda data: changed(data, 18, 183, 0),
+    "no machine": lambda data: changed(data, 18, 0, 0),
+}
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the headers are changed for little endian")
+@pytest.mark.parametrize("name", [*BROKEN, "folder"])
+def test_the_loader_ends_at_a_broken_file_and_does_not_come_to_the_next(choice, name):
+    path, bad = consumer(choice, runpath="$ORIGIN/c:$ORIGIN/d"), choice / "c" / "libchoice.so.1"
+    whole = bad.read_bytes()
+    bad.unlink()
+    if name == "folder":
+        bad.mkdir()
+    else:
+        bad.write_bytes(BROKEN[name](whole))
+    for variables in ({}, {"LD_LIBRARY_PATH": str(choice / "c")}):
+        (opening,) = compare([path], **variables)  # dlopen says the same
+        (missed,) = opening.missed
+        assert missed.refusal is not None
+        assert missed.refusal.path == str(bad)
+        assert missed.refusal.behind == str(choice / "d" / "libchoice.so.1")
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the headers are changed for little endian")
+@pytest.mark.parametrize("name", PASSED_OVER)
+def test_the_loader_passes_over_what_is_for_another_class_or_machine(choice, name):
+    path, other = consumer(choice, runpath="$ORIGIN/c:$ORIGIN/d"), choice / "c" / "libchoice.so.1"
+    other.write_bytes(PASSED_OVER[name](other.read_bytes()))
+    assert chosen(choice, path) == ("d", "RUNPATH")
+
+
 def test_folders_for_the_processor_come_first(choice):
     levels = started(sys.executable, {}).system.hwcaps
     if not levels:

@@ -8,10 +8,8 @@ over the unpacked files, from the packages' metadata, and from their release not
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 import zipfile
 from collections import Counter
 from importlib import metadata
@@ -20,33 +18,10 @@ from typing import Any
 
 import pytest
 from fake_driver import words
+from published import TORCH, wheel
 from running import envcheck, report
 
 pytestmark = [pytest.mark.wheels, pytest.mark.timeout(1800)]
-
-CACHE = Path(os.environ.get("ENVCHECK_WHEELS_CACHE", "~/.cache/envcheck-wheels")).expanduser()
-TORCH = "2.14.1"
-PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014", "manylinux1")  # fmt: skip
-
-
-def wheel(name: str, version: str) -> Path:
-    """Return a published wheel for Python 3.11 on x86_64, downloaded unless it is there."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    pattern = f"{name.replace('-', '_')}-{version}-*x86_64.whl"
-    found = sorted(CACHE.glob(pattern))
-    if not found:
-        platforms = [word for p in PLATFORMS for word in ("--platform", f"{p}_x86_64")]
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
-                *("--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp"),
-                *(*platforms, "--dest", str(CACHE), f"{name}=={version}"),
-            ],
-            check=True,
-        )
-        found = sorted(CACHE.glob(pattern))
-    (path,) = found
-    return path
 
 
 def files(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -191,23 +166,6 @@ def test_nvidias_libraries_raise_no_false_alarm(name: str, version: str, library
 
 
 # A whole environment
-
-
-@pytest.fixture(scope="module")
-def environment() -> Path:
-    """Return a venv with a CUDA build of PyTorch from PyPI and bitsandbytes, made once."""
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    folder = CACHE / f"torch-{TORCH}-python{version}"
-    done = folder / "complete"
-    if not done.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        python = str(folder / "bin" / "python")
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, f"torch=={TORCH}"], check=True)
-        # Without numpy, which no check needs.
-        subprocess.run([*install, "--no-deps", str(wheel("bitsandbytes", "0.50.2"))], check=True)
-        done.touch()
-    return folder
 
 
 @pytest.fixture(scope="module")
