@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from building import SM80, SM89_SM120, venv, wheel
+from building import SM80, SM120_LIBRARY, venv, wheel
 from running import envcheck, report
 
 
@@ -27,9 +27,9 @@ def test_check_takes_the_architectures_of_the_file(folder: Path) -> None:
 
 def test_the_command_line_stands_above_the_file(folder: Path, tmp_path: Path) -> None:
     assert report("check", "--arch", "hopper", cwd=folder)["target"]["name"] == "hopper"
-    package = wheel(tmp_path, "ops", "1.0", {"ops/a.so": SM89_SM120.read_bytes()})
+    package = wheel(tmp_path, "ops", "1.0", {"ops/a.so": SM120_LIBRARY.read_bytes()})
     place = venv(tmp_path / "venv", package)
-    words = ("check", "--python", place, "--arch", "ada", "-q")
+    words = ("check", "--python", place, "--arch", "blackwell", "-q")
     assert envcheck(*words, cwd=tmp_path).returncode == 0
     (folder / "envcheck.toml").write_text('require = "compiled"\n')
     strict = envcheck(*words, cwd=tmp_path)
