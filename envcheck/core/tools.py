@@ -57,6 +57,10 @@ class Folder:
     """What it is, or the nearest thing above it that exists: `folder`, `other`, `absent`."""
     writable: bool
     """Whether this user may write there, or make it."""
+    refused: str | None = None
+    """What the kernel answered when asked for a file without a name there, such as `EROFS`."""
+    filesystem: str | None = None
+    """Type of its file system as the kernel calls it, None where that was not told."""
     read_only: bool = False
     """Whether its file system is mounted read-only."""
     noexec: bool = False

@@ -291,6 +291,53 @@ def test_a_cache_that_cannot_be_used(changes: dict[str, object], cause: str) -> 
     assert (finding.status.value, finding.required) == ("warn", True)
 
 
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"filesystem": "proc", "writable": True}, "on proc, where no file can be made"),
+        ({"refused": "ENOSPC", "writable": False}, "its file system is full (ENOSPC)"),
+        ({"refused": "EDQUOT", "writable": False}, "its file system is full (EDQUOT)"),
+        ({"refused": "EROFS", "writable": False}, "mounted read-only"),
+        ({"refused": "EPERM", "writable": False}, "no permission"),
+    ],
+)
+def test_what_root_may_write_to_may_take_no_file(changes: dict[str, object], cause: str) -> None:
+    tools = replace(WHOLE, folders=(replace(FOLDER, **changes),))  # type: ignore[arg-type]
+    finding = only(found(CACHES, tools, *LIGER))
+    assert (finding.status.value, finding.required) == ("fail", True)
+    assert cause in finding.message
+
+
+# What gcc 12 and nvcc 13.5 do with such a TMPDIR was tried: gcc goes to /tmp where there is no
+# folder and where `access` refuses it, and aborts in /proc as root; nvcc ends with all of them.
+@pytest.mark.parametrize(
+    ("changes", "triton", "builder"),
+    [
+        ({"exists": False}, "warn", "fail"),
+        ({"kind": "other", "writable": False}, "warn", "fail"),
+        ({"read_only": True, "refused": "EROFS", "writable": False}, "warn", "fail"),
+        ({"filesystem": "proc"}, "fail", "fail"),
+        ({"refused": "ENOSPC", "writable": False}, "fail", "fail"),
+        ({"exists": False, "filesystem": "proc"}, "warn", "fail"),
+    ],
+)
+def test_a_tmpdir_is_judged_as_its_users_take_it(
+    changes: dict[str, object], triton: str, builder: str
+) -> None:
+    base = replace(FOLDER, role="temporary", origin="TMPDIR", path="/scratch", exists=True)
+    tools = replace(WHOLE, folders=(replace(base, **changes),))  # type: ignore[arg-type]
+    assert only(found(CACHES, tools, *LIGER)).status.value == triton
+    finding = only(found(CACHES, tools, *GSPLAT))
+    assert (finding.status.value, finding.subject) == (builder, "/scratch")
+    assert finding.remedy == "export TMPDIR=/path/that/can/be/written"
+
+
+def test_folders_that_nobody_here_uses_are_said_not_to_be_looked_at() -> None:
+    tools = replace(WHOLE, folders=(replace(FOLDER, role="extensions"),))
+    finding = only(found(CACHES, tools))
+    assert (finding.status.value, finding.required) == ("skip", False)
+
+
 def test_the_drivers_cache_is_never_a_fault() -> None:
     tools = replace(WHOLE, folders=(replace(FOLDER, role="cuda", writable=False, noexec=True),))
     finding = only(found(CACHES, tools, *LIGER))

@@ -194,6 +194,60 @@ def test_mount_options_are_those_of_the_kernel() -> None:
     assert folder.read_only == ("ro" in options)
 
 
+MOUNT = """
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from envcheck.guest import cache_folders
+place, options, fill = sys.argv[2:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
+if fill:
+    with open(f"{place}/x", "wb") as handle:
+        handle.write(bytes(1 << 20))
+subprocess.run(["mount", "-o", f"remount,{options}", place], check=True)
+seen = cache_folders._folder("triton", "default", f"{place}/a/b")
+print(seen.writable, seen.refused, seen.filesystem, seen.read_only, seen.noexec, seen.free)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "fill", "expected"),
+    [
+        ("rw", "", "True None tmpfs False False 1048576"),
+        ("ro", "", "False EROFS tmpfs True False 1048576"),
+        ("noexec", "", "True None tmpfs False True 1048576"),
+        ("nr_inodes=1", "", "False ENOSPC tmpfs False False 1048576"),
+        ("rw", "full", "True None tmpfs False False 0"),
+    ],
+)
+def test_mounts_are_told_to_root_as_well(
+    tmp_path: Path, options: str, fill: str, expected: str
+) -> None:
+    """Each in a mount namespace of its own, in which this user is root."""
+    become = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "-r"]
+    if shutil.which("unshare") is None or subprocess.run([*become, "true"], check=False).returncode:
+        pytest.skip("no namespace can be made here")
+    here = str(Path(tools.__file__).parents[2])
+    words = (sys.executable, "-c", MOUNT, here, str(tmp_path), options, fill)
+    done = subprocess.run([*become, *words], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("place", ["/proc", "/proc/none/below", "/sys"])
+def test_no_file_is_said_to_fit_where_none_can_be_made(place: str) -> None:
+    folder = cache_folders._folder("triton", "default", place)
+    assert folder.filesystem == {"p": "proc", "s": "sysfs"}[place[1]]
+    with pytest.raises(OSError, match=r"."):  # whoever asks, root too
+        Path(place, "file").touch()
+
+
+def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = tmp_path.stat()
+    folder = cache_folders._folder("triton", "default", str(tmp_path))
+    assert (folder.writable, folder.refused) == (True, None)
+    assert list(tmp_path.iterdir()) == []
+    assert tmp_path.stat().st_mtime_ns == before.st_mtime_ns
+
+
 def test_two_looks_at_one_machine_are_the_same(bare: Path) -> None:
     assert tools.look(cuda="13.0") == tools.look(cuda="13.0")
     # A file system that has no blocks at all is not full.
