@@ -77,10 +77,7 @@ def _users(role: str, needs: tuple[Need, ...]) -> tuple[Need, ...]:
     if role in ("cuda", "temporary"):
         return needs
     tool = {"triton": jit_needs.C, "inductor": jit_needs.CXX, "extensions": jit_needs.NVCC}[role]
-    found = jit_needs.who_needs(needs, tool)
-    if role == "inductor":
-        return tuple(n for n in found if n.who.startswith("torch "))
-    return found
+    return jit_needs.who_needs(needs, tool)
 
 
 def _wrong(folder: Folder) -> str | None:
