@@ -14,10 +14,9 @@ from envcheck.guest import compilers
 
 # Each builds something small with the code that a job runs, from a cache of its own.
 TRITON = """
-import sys
 from triton.runtime.build import _build
 open("a.c", "w").write("int answer(void) { return 42; }")
-_build("a", "a.c", ".", [], [], [], [])
+open(_build("a", "a.c", ".", [], [], [], []))
 """
 INDUCTOR = """
 from torch._inductor.cpp_builder import get_cpp_compiler
