@@ -98,7 +98,8 @@ def judged(add: argparse.ArgumentParser, *, configured: bool = False) -> None:
         required=not configured,
         type=_target,
         metavar="NAME",
-        help="architecture, card or sm_NN to judge for, `native` for the card here; may be repeated",
+        help="architecture, card or sm_NN to judge for, `native` for the card here; may be repeated"
+        + (" (default: architectures of the settings)" if configured else ""),
     )
     add.add_argument(
         "--driver",
@@ -115,7 +116,8 @@ def judged(add: argparse.ArgumentParser, *, configured: bool = False) -> None:
         type=_assurance,
         default=None if configured else "scanned",
         metavar="ASSURANCE",
-        help="with less than this (scanned, compiled or executed) it is inconclusive",
+        help="with less than this (scanned, compiled or executed) it is inconclusive"
+        + (" (default: require of the settings)" if configured else ""),
     )
 
 
