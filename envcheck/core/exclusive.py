@@ -78,7 +78,8 @@ EXCLUSIVE = (
         "nvidia/nccl",
         re.compile(r"nvidia-nccl-cu\d+"),
         interchangeable=False,
-        source="pytorch/pytorch#186591: ncclCommResume undefined with both installed; wheels of "
+        source="pytorch/pytorch#186591: ncclCommResume undefined with both installed; "
+        "dmlc/xgboost#10729: errors with the NCCL of a newer CUDA than PyTorch's; wheels of "
         "nvidia-nccl-cu12 2.32.3 and -cu13 2.30.7 own nvidia/nccl/lib/libnccl.so.2",
     ),
     Exclusive(
