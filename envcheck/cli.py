@@ -48,6 +48,13 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     common, form, judged = map(_options, (options.common, options.form, options.judged))
     kept, signed, executed = map(_options, (options.kept, options.signed, options.executed))
+    settled = _Parser(
+        add_help=False,
+        parents=[
+            _options(partial(options.judged, configured=True)),
+            _options(options.configured),
+        ],
+    )
     parser = _Parser(
         prog="envcheck",
         formatter_class=_formatter,
@@ -75,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
         [
             common,
             form,
-            _options(partial(options.judged, of_build=True)),
+            settled,
             kept,
             signed,
             executed,
@@ -92,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
         "check",
         "Judge the environment of a Python interpreter. With --arch native everything is run on "
         "the card here, too; else nothing of it is imported.",
-        [common, form, judged, kept, signed, executed],
+        [common, form, settled, kept, signed, executed],
     )
     where = one.add_mutually_exclusive_group()
     where.add_argument(
@@ -107,13 +114,6 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="WHICH",
         help="with --image and --arch native: the cards of the container, as docker run names"
         " them (all, 1, device=GPU-...)",
-    )
-    one.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="with --arch native: sizes, kernels and smoke tests of yours (default: envcheck.toml,"
-        " or pyproject.toml, here)",
     )
     one = command(
         "judge",
@@ -174,5 +174,9 @@ def main(argv: Sequence[str]) -> int:
     given = build_parser().parse_args(argv)
     from envcheck.commands import command
 
+    if hasattr(given, "config"):
+        from envcheck.commands import configured
+
+        configured.settle(given)
     options.resolve(given)
     return command(given.command)(given)

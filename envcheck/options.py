@@ -90,15 +90,16 @@ def form(add: argparse.ArgumentParser) -> None:
     )
 
 
-def judged(add: argparse.ArgumentParser, *, of_build: bool = False) -> None:
-    """Add what is judged for."""
+def judged(add: argparse.ArgumentParser, *, configured: bool = False) -> None:
+    """Add what is judged for; where a configuration is read, it may stand there."""
     add.add_argument(
         "--arch",
         action="append",
-        required=not of_build,
+        required=not configured,
         type=_target,
         metavar="NAME",
-        help="architecture, card or sm_NN to judge for, `native` for the card here; may be repeated",
+        help="architecture, card or sm_NN to judge for, `native` for the card here; may be repeated"
+        + (" (default: architectures of the settings)" if configured else ""),
     )
     add.add_argument(
         "--driver",
@@ -113,9 +114,10 @@ def judged(add: argparse.ArgumentParser, *, of_build: bool = False) -> None:
     add.add_argument(
         "--require",
         type=_assurance,
-        default=None if of_build else "scanned",
+        default=None if configured else "scanned",
         metavar="ASSURANCE",
-        help="with less than this (scanned, compiled or executed) it is inconclusive",
+        help="with less than this (scanned, compiled or executed) it is inconclusive"
+        + (" (default: require of the settings)" if configured else ""),
     )
 
 
@@ -130,6 +132,16 @@ def executed(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of all random operands (default: 1)"
+    )
+
+
+def configured(add: argparse.ArgumentParser) -> None:
+    """Add where the settings stand."""
+    add.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings (default: envcheck.toml, or pyproject.toml, here)",
     )
 
 
@@ -161,7 +173,6 @@ def built(add: argparse.ArgumentParser) -> None:
         help="auto: Docker if it answers, else a venv",
     )
     for name, metavar, text in (
-        ("--config", "FILE", "settings (default: envcheck.toml, or pyproject.toml, here)"),
         ("--lock", "FILE", "requirements with hashes, instead of the architecture's own"),
         ("--builder-lock", "FILE", "the same for nvcc and build tools"),
         ("--pip-config", "FILE", "pip.conf with index and credentials; it stays in no layer"),

@@ -121,7 +121,6 @@ def test_a_card_that_torch_cannot_use_is_no_success(fake: Path, tmp_path):
     ("options", "said"),
     [
         (("--arch", "ada", "--budget", "20s"), "--budget is about what is run on a card"),
-        (("--arch", "ada", "--config", "x.toml"), "--config is about what is run on a card"),
         (("--arch", "ada", "--gpus", "all"), "--gpus is about what is run on a card"),
         (("--arch", "ada", "--gpus", "first"), "'first' names no cards"),
         (("--arch", "ada", "--budget", "soon"), "'soon' is no time such as 20s or 3m"),

@@ -23,15 +23,19 @@ def _run(question: Question) -> Iterator[Finding]:
     known = question.roles
     files = {f.path: f for f in question.inventory.files if f.path in known}
     mine = {p: d for d in environment.distributions for p in d.files if p in files}
+    decisive = {p: f for p, f in files.items() if known[p].required}
     for distribution in environment.distributions:
-        owned = [files[p] for p in distribution.files if p in files and known[p].required]
+        owned = [decisive[p] for p in distribution.files if p in decisive]
         if owned:
             yield _judge(f"{distribution.name} {distribution.version}", owned, question)
-    loose = [f for p, f in files.items() if p not in mine and known[p].required]
+    loose = [f for p, f in decisive.items() if p not in mine]
     if loose:
         yield _judge("(files of no distribution)", loose, question)
     elif not mine:
         yield CHECK.skip("(no distribution)", "none of them holds device code")
+    elif not decisive:
+        reason = f"none of {len(mine)} file(s) with device code decides alone"
+        yield CHECK.skip("(no distribution)", reason)
 
 
 def _broken(distribution: Distribution, problem: str) -> Finding:

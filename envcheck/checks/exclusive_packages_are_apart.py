@@ -18,9 +18,14 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     installed = environment.installed
     there = pins.active(installed)
+    compiled = {d.name: d.files for d in environment.distributions}
     seen, found = 0, []
     for row in EXCLUSIVE:
-        group = [same[0] for name, same in sorted(there.items()) if row.names.fullmatch(name)]
+        group = [
+            same[0]
+            for name, same in sorted(there.items())
+            if row.names.fullmatch(name) and not _elsewhere(row, compiled.get(name, ()))
+        ]
         seen += bool(group)
         if len(group) > 1 and not _shim(group):
             found.append(_of_group(row, group, installed))
@@ -30,6 +35,11 @@ def _run(question: Question) -> Iterator[Finding]:
             f"of {len(EXCLUSIVE)} groups of which one package is to be installed, none has two"
         )
         yield CHECK.finding("packages", Status.PASS, message, evidence={"present": seen})
+
+
+def _elsewhere(row: Exclusive, files: tuple[str, ...]) -> bool:
+    """Say whether compiled files are known, and none of them is where the others of the row are."""
+    return bool(files) and not any(path.startswith(f"{row.what}/") for path in files)
 
 
 def _shim(group: list[Package]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
-from envcheck.core import cuda, jit_needs
+from envcheck.core import compiler_use, cuda, jit_needs
 from envcheck.core.model import Domain, Environment, Finding, Status
 from envcheck.core.tools import Compiler, Nvcc, Tools
 
@@ -81,15 +81,11 @@ def _wrong(
 
 
 def _host_compiler(tools: Tools) -> Compiler | None:
-    """Return the gcc that nvcc would run: PyTorch hands it CC, else it takes gcc from PATH.
-
-    NVCC_CCBIN goes before the PATH, and which gcc that is the variable alone does not tell.
-    """
-    named = {n.variable for n in tools.named}
-    found = next((c for c in tools.compilers if c.language == "c"), None)
+    """Return the gcc that nvcc would run, None where it is none or its version is not known."""
+    found = compiler_use.chosen(jit_needs.HOST, tools)
     if found is None or found.family != "gcc" or found.version is None:
         return None
-    return None if "NVCC_CCBIN" in named and found.origin != "CC" else found
+    return found
 
 
 CHECK = Check(

@@ -85,7 +85,8 @@ def _fault(
         return _Fault(said, unset) if off else None
     ends = builder if name in _FOR_BUILDS else _triton(name, environment)
     if name in _PROGRAMS:
-        wrong = one.found != "program"
+        # nvcc takes a folder as well, and the gcc in it.
+        wrong = one.found != "program" and (name, one.found) != ("NVCC_CCBIN", "folder")
         return _Fault(f"{value}: no such program", unset, ends) if wrong else None
     if one.found == "absent":
         return _Fault(f"{value}: there is no such file or folder", unset, ends)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace) -> int:
     """Build and verify for each architecture; the exit code is that of the worst."""
     settings = _settings(options)
-    options.arch = list({t.name: t for t in _targets(options, settings)}.values())
+    options.arch = list({t.name: t for t in options.arch}.values())
     _require_folder(options)
     key = load_key(options)
     for path in (options.output, options.save_inventory, options.log):
@@ -50,13 +49,9 @@ def build(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> Config:
-    """Read the configuration, and put what the command line says over it."""
+    """Put what the command line says about the build over the configuration."""
     from envcheck import config
 
-    settings = config.load(options.config, Path())
-    if settings.passed_over is not None and not options.quiet:
-        text = f"{settings.passed_over}: [tool.envcheck] is passed over for {settings.file}"
-        print(f"envcheck: {text}", file=sys.stderr)
     given = {
         name: value
         for name in ("base", "lock", "builder_lock", "pip_config", "ca_file", "network")
@@ -69,20 +64,8 @@ def _settings(options: argparse.Namespace) -> Config:
             raise UsageError(message, remedy="leave one of them out; --python names an interpreter")
     if "lock" in given:
         given["requirements"] = None
+    settings: Config = options.settings
     return replace(settings, **given)
-
-
-def _targets(options: argparse.Namespace, settings: Config) -> list[Target]:
-    """Return what to build for; raises UsageError when nobody says it."""
-    from envcheck import targets
-
-    if options.arch:
-        found: list[Target] = options.arch
-        return found
-    if not settings.architectures:
-        message = "nothing says for which architecture to build"
-        raise UsageError(message, remedy='--arch blackwell, or architectures = ["blackwell"]')
-    return [targets.resolve(name) for name in settings.architectures]
 
 
 def _require_folder(options: argparse.Namespace) -> None:
@@ -137,13 +120,12 @@ def _one(
         made = building.build(
             engine, planned, log=log, watch=watch, twice=options.check_reproducible, wish=wish
         )
-    require = options.require or settings.require
     judging = time.monotonic()
     report = judge(
         target,
         made.inventory,
         driver(options, target, made.inventory),
-        require=require,
+        require=options.require,
         asked=choosing.chosen(options.only, options.skip),
     )
     made.seconds["judge"] = time.monotonic() - judging

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.commands.documents import read_document, save
@@ -61,7 +60,7 @@ def _wish(options: argparse.Namespace) -> Wish | None:
     asked = choosing.chosen(options.only, options.skip)
     target = next((t for t in options.arch if t.card is not None), None)
     if target is None:
-        given = {"--gpus": options.gpus, "--budget": options.budget, "--config": options.config}
+        given = {"--gpus": options.gpus, "--budget": options.budget}
         for name, value in given.items():
             if value is not None:
                 message = f"{name} is about what is run on a card, and nothing is"
@@ -73,9 +72,9 @@ def _wish(options: argparse.Namespace) -> Wish | None:
     parts = choosing.parts(asked)
     if not parts or (options.image is not None and options.gpus is None):
         return None
-    from envcheck import asking, catalog, config
+    from envcheck import asking, catalog
 
-    settings = config.load(options.config, Path())
+    settings = options.settings
     folders = (catalog.shipped(), *settings.kernels)
     return asking.Wish(
         target=target,

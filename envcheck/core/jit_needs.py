@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from envcheck.core.model import Distribution, Environment
 
 C, CXX, HEADER, LDCONFIG, LINK = "C compiler", "C++ compiler", "Python.h", "ldconfig", "libcuda.so"
-NVCC, NINJA = "nvcc", "ninja"
+EXTENSION_CXX, NVCC, HOST, NINJA = "C++ compiler of extensions", "nvcc", "gcc of nvcc", "ninja"
 
 _LAUNCHER = frozenset({C, HEADER, LDCONFIG, LINK})
-_EXTENSION = frozenset({CXX, HEADER, NVCC, NINJA})
+_EXTENSION = frozenset({EXTENSION_CXX, HEADER, NVCC, HOST, NINJA})
 
 # The first Triton that links `-l:libcuda.so.1`; those before link `-lcuda`, which needs a file
 # called libcuda.so. Source: `libraries` in backends/nvidia/driver.py (before 3.0 `-lcuda` in

@@ -14,17 +14,25 @@ class Compiler:
     """The compiler that would be run for one language."""
 
     language: str
-    """`c` or `c++`."""
+    """`c`, `c++`, or `nvcc` for the one that nvcc compiles its host code with."""
     origin: str
-    """`CC`, `CXX` or `PATH`: what names it."""
+    """`CC`, `CXX`, `NVCC_CCBIN` or `PATH`: what names it."""
     named: str
     """The command as it was named."""
     path: str | None
-    """Where that is, None where there is no such program."""
+    """Where that is: by its whole name, else by its words, behind a launcher such as ccache; None
+    where there is no such program."""
     family: str | None = None
     """`gcc` or `clang`, None where its name does not tell."""
     version: int | None = None
     """Its major version, from its own files; None where they do not tell."""
+    kind: str | None = None
+    """`compiler`, `launcher`, `script` (of which that is not known) or `other`; None where it was
+    not looked at."""
+    one_name: bool = True
+    """Whether the whole of `named` is the name of a program, as it is to Triton."""
+    as_words: bool = True
+    """Whether it is a command that is there, once it is split into words as a shell does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,10 @@ class Folder:
     """What it is, or the nearest thing above it that exists: `folder`, `other`, `absent`."""
     writable: bool
     """Whether this user may write there, or make it."""
+    refused: str | None = None
+    """What the kernel answered when asked for a file without a name there, such as `EROFS`."""
+    filesystem: str | None = None
+    """Type of its file system as the kernel calls it, None where that was not told."""
     read_only: bool = False
     """Whether its file system is mounted read-only."""
     noexec: bool = False

@@ -22,3 +22,6 @@ OF_AN_IMAGE = (
 
 HIDDEN = "ENVCHECK_CARDS_HIDDEN"
 """Set for a guest from which envcheck itself hides the cards: what it sees then is no job's."""
+
+SCRATCH = "ENVCHECK_SCRATCH"
+"""Names a folder to write to, where what is looked at is mounted so that nothing else takes a file."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck import bundle
 from envcheck.core import codec
 from envcheck.core.request import Request
+from envcheck.core.variables import SCRATCH
 from envcheck.engine import container_faults
 from envcheck.engine.protocol import Answer, ImageFacts, Limits
 from envcheck.errors import EnvcheckError
@@ -52,12 +53,10 @@ os.execv(sys.executable, [sys.executable, "-E", "-S", "-B", sys.argv[1], sys.arg
 # The guest looks at files; a card, and the runtime's check for one, are not its business.
 _NO_CARD = {"NVIDIA_VISIBLE_DEVICES": "void"}
 _CARD = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+# The image's own variables stay what they are, for a job would find its caches by them.
 _OWN = {
     "PYTHONDONTWRITEBYTECODE": "1",
-    "TMPDIR": "/tmp",  # noqa: S108 - inside the container, its only writable folder
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",  # noqa: S108
-    "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
-    "XDG_CACHE_HOME": "/tmp/cache",  # noqa: S108
+    SCRATCH: "/tmp",  # noqa: S108 - inside the container, its only writable folder
 }
 
 

@@ -1,10 +1,13 @@
 """The folders in which a job's compilers keep what they made, as this user would find them.
 
-Nothing is written to find that out: the kernel is asked for the rights and the mount's options.
+The kernel is asked for the rights, the mount's options, and a file without a name: that one is in
+no folder, holds nothing and is gone when it is closed, but is refused wherever any file would be,
+to root as well, of whom `access` says that everything may be written.
 """
 
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 import re
@@ -16,6 +19,8 @@ from envcheck.core.tools import Folder
 from envcheck.guest.named_variables import visible
 
 _PLENTY = 1 << 30
+# What a file system says that knows no files without a name (NFS, FUSE, overlayfs before 6.1).
+_NOT_TOLD = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}
 
 
 def home() -> str | None:
@@ -81,7 +86,7 @@ def _folder(role: str, origin: str, path: str) -> Folder:
     while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
         nearest = os.path.dirname(nearest)
     kind = "folder" if os.path.isdir(nearest) else "other" if os.path.exists(nearest) else "absent"
-    flags, free = 0, None
+    flags, free, refused = 0, None, _refused(nearest) if kind == "folder" else None
     try:
         status = os.statvfs(nearest)
     except OSError:
@@ -96,8 +101,36 @@ def _folder(role: str, origin: str, path: str) -> Folder:
         path=visible(path),
         exists=exists,
         kind=kind,
-        writable=kind == "folder" and os.access(nearest, os.W_OK | os.X_OK),
+        writable=kind == "folder" and refused is None and os.access(nearest, os.W_OK | os.X_OK),
+        refused=refused,
+        filesystem=_filesystem(nearest),
         read_only=bool(flags & os.ST_RDONLY),
         noexec=bool(flags & os.ST_NOEXEC),
         free=free if free is not None and free < _PLENTY else None,
     )
+
+
+def _refused(folder: str) -> str | None:
+    """Return why no file can be made in a folder, None where one can or nobody says."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        number = error.errno or 0
+        return None if number in _NOT_TOLD else errno.errorcode.get(number, str(number))
+    return None
+
+
+def _filesystem(path: str) -> str | None:
+    """Return the type of the file system that a path is on, by the device of its mount."""
+    try:
+        device = os.stat(path).st_dev
+        with open("/proc/self/mountinfo", "rb") as handle:
+            lines = handle.read().splitlines()
+    except OSError:
+        return None
+    number = f"{os.major(device)}:{os.minor(device)}".encode()
+    for line in lines:
+        mount, _, rest = line.partition(b" - ")
+        if mount.split()[2:3] == [number] and rest:
+            return visible(os.fsdecode(rest.split()[0]))
+    return None

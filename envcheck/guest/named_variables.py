@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ TEXTS = (
     *("GGML_CUDA_P2P", "TORCH_CUDA_SANITIZER", "TORCH_INDUCTOR_INSTALL_GXX"),
     *("TORCH_USE_RTLD_GLOBAL", "TORCH_NO_COMPILER_WRAPPER"),
 )
+LAUNCHERS = {"ccache", "sccache", "distcc", "icecc", "buildcache", "env", "nice"}
+"""Programs that run the compiler which stands behind them."""
 _MAX_ITEMS = 64
 _MAX_VALUE = 4096
 
@@ -59,11 +62,23 @@ def kind(path: str) -> str:
 
 
 def _program(value: str) -> str:
-    """Return `program` where a command can be run; its first word may be a launcher."""
-    words = value.split() or [value]
-    if shutil.which(value) or shutil.which(words[0]):
-        return "program"
-    return kind(value)
+    """Return `program` where a command can be run, taken as one name or as words."""
+    return "program" if shutil.which(value) or program(value) else kind(value)
+
+
+def program(value: str) -> str | None:
+    """Return what the words of a command run in the end: `ccache gcc -m64` runs gcc by ccache."""
+    try:
+        words = shlex.split(value)
+    except ValueError:  # a quote that nothing closes
+        return None
+    path = shutil.which(words[0]) if words else None
+    while path is not None and os.path.basename(words[0]) in LAUNCHERS:
+        rest = [w for w in words[1:] if not w.startswith("-") and "=" not in w]
+        if not rest:
+            return path
+        words, path = rest, shutil.which(rest[0])
+    return path
 
 
 def visible(text: str) -> str:

@@ -1,14 +1,13 @@
 """Compilers, headers and the driver's library, looked for where Triton and PyTorch look.
 
 Nothing is run: a program is a file that this user may execute, its version is read from the
-names of its own files. Source of each order: `triton/runtime/build.py` and
+names and bytes of its own files. Source of each order: `triton/runtime/build.py` and
 `backends/nvidia/driver.py` of Triton 2.3.1 to 3.9.0, `torch/utils/cpp_extension.py` and
 `torch/_inductor/cpp_builder.py` of PyTorch 2.14.1.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import shutil
@@ -16,10 +15,9 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 
-from envcheck.core.tools import Compiler, Tools
-from envcheck.guest import cache_folders, named_variables, nvcc_files
+from envcheck.core.tools import Tools
+from envcheck.guest import cache_folders, compilers, named_variables, nvcc_files
 
-_VERSION = re.compile(r"(?:^|-)(gcc|g\+\+|clang|clang\+\+)(?:-([0-9]{1,3}))?$")
 _CACHED = re.compile(rb"/[^\0]{1,4000}/libcuda\.so\.1(?=\0)")
 _MAX_CACHE = 1 << 26
 # Where a linker of Debian, Ubuntu, Fedora and their kin looks without being told.
@@ -35,7 +33,7 @@ def look(*, cuda: str | None) -> Tools:
     header = python_header()
     drivers = tuple(_libcuda())
     return Tools(
-        compilers=tuple(_compilers()),
+        compilers=tuple(compilers.look()),
         python_header=header,
         python_header_exists=header is not None and os.path.isfile(header),
         ldconfig=os.access("/sbin/ldconfig", os.X_OK),
@@ -64,49 +62,6 @@ def python_header() -> str | None:
     bases = {"base": sys.base_prefix, "installed_base": sys.base_prefix}
     folder = sysconfig.get_paths(scheme=scheme, vars=bases).get("include")
     return None if folder is None else os.path.join(folder, "Python.h")
-
-
-def _compilers() -> Iterator[Compiler]:
-    """Yield the compiler of each language, in Triton's order and in PyTorch's."""
-    for language, variable, names in (
-        ("c", "CC", ("gcc", "clang")),
-        ("c++", "CXX", ("g++", "clang++", "c++")),
-    ):
-        value = os.environ.get(variable)
-        if value:
-            # `ccache g++` is two words to PyTorch, and one name of a program to Triton.
-            program = shutil.which(value) or shutil.which((value.split() or [""])[0])
-            yield _compiler(language, variable, value, program)
-            continue
-        found = next(((n, p) for n in names if (p := shutil.which(n))), None)
-        if found is not None:
-            yield _compiler(language, "PATH", *found)
-
-
-def _compiler(language: str, origin: str, named: str, path: str | None) -> Compiler:
-    family, version = (None, None) if path is None else identify(path)
-    return Compiler(
-        language=language, origin=origin, named=named, path=path, family=family, version=version
-    )
-
-
-def identify(path: str) -> tuple[str | None, int | None]:
-    """Return family and major version of a compiler by the names of its files."""
-    real = os.path.realpath(path)
-    match = _VERSION.search(os.path.basename(real))
-    if match is None:
-        return None, None
-    family = "clang" if "clang" in match[1] else "gcc"
-    if match[2]:
-        return family, int(match[2])
-    if family == "clang":
-        return family, None
-    # Where the name has no number (Fedora, conda, /usr/local), its own folder has one.
-    root = glob.escape(os.path.dirname(os.path.dirname(real)))
-    folders = glob.glob(f"{root}/lib/gcc/*/*/") + glob.glob(f"{root}/lib64/gcc/*/*/")
-    names = {os.path.basename(os.path.dirname(f)).partition(".")[0] for f in folders}
-    numbers = {int(n) for n in names if n.isdecimal() and len(n) <= 3}
-    return family, numbers.pop() if len(numbers) == 1 else None
 
 
 def _libcuda() -> Iterator[str]:

@@ -21,6 +21,7 @@ from envcheck.core import codec
 from envcheck.core.compiled import Compiled, Outcome
 from envcheck.core.executed import Executed
 from envcheck.core.request import Collected, ExecuteRequest, Request
+from envcheck.core.variables import SCRATCH
 from envcheck.errors import DocumentInvalid
 from envcheck.guest import compiling, trial, words, workload
 
@@ -81,13 +82,24 @@ def _run(
 ) -> dict[str, Outcome]:
     """Run `inside.py` for each verb; an outcome is `ok` when it came to its end."""
     command = [sys.executable, "-B", _INSIDE, os.path.abspath(control)]
-    variables = {**os.environ, "TMPDIR": scratch}
+    variables = {**os.environ, **_folders(os.environ.get(SCRATCH)), "TMPDIR": scratch}
     works = [trial.program([*command, verb], variables) for verb in deadlines]
     deadline = max(deadlines.values())
     trials = trial.run_all(works, deadline=deadline, parallel=len(works), meanwhile=meanwhile)
     return {
         verb: _ended(ended.outcome, os.path.join(control, f"{verb}d.json"))
         for verb, ended in zip(deadlines, trials, strict=True)
+    }
+
+
+def _folders(place: str | None) -> dict[str, str]:
+    """Return the variables of folders that are written to, where those of a job cannot be."""
+    if place is None:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(place, "inductor"),
+        "TRITON_CACHE_DIR": os.path.join(place, "triton"),
+        "XDG_CACHE_HOME": os.path.join(place, "cache"),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inventories import ask, device_file, distribution, environment, judged, scanned
 
 from envcheck.core.device_file import DeviceFile
@@ -74,6 +76,19 @@ def test_nothing_to_say_is_said() -> None:
     assert (of_files.status, of_files.required) == (Status.SKIP, False)
     (of_pure,) = ask(ID, environment(distributions=OWNERS[4:]), "sm_120")
     assert (of_pure.subject, of_pure.status) == ("(no distribution)", Status.SKIP)
+
+
+def test_a_package_of_loose_kernels_alone_is_said() -> None:
+    """As flashinfer-cubin is: files that their package picks from, of which none must fit."""
+    cubin = replace(device_file("cubins/a.cubin", "s90"), format="cubin")
+    owner = distribution("cubins", "1.0", cubin.path)
+    (found,) = ask(ID, environment(cubin, distributions=(owner,)), "sm_120")
+    assert (found.subject, found.status, found.required) == (
+        "(no distribution)",
+        Status.SKIP,
+        False,
+    )
+    assert "1 file(s)" in found.message
 
 
 def test_a_record_that_cannot_be_parsed_warns_with_its_reason() -> None:

@@ -127,14 +127,104 @@ def test_without_a_driver_its_link_name_is_nobodys_fault() -> None:
 def test_a_package_that_builds_itself_needs_nvcc_and_ninja() -> None:
     findings = found(JIT, replace(WHOLE, nvcc=None, ninja=None, compilers=()), *GSPLAT)
     assert status(findings) == {
-        "C++ compiler": ("fail", True),
+        "C++ compiler": ("warn", True),  # of torch.compile, which gsplat does not use
+        "C++ compiler of extensions": ("fail", True),
         "Python.h": ("pass", True),
         "nvcc": ("fail", True),
+        "gcc of nvcc": ("fail", True),
         "ninja": ("fail", True),
     }
     assert findings["nvcc"].remedy == "apt-get install cuda-nvcc-13-0"
     built = distribution("gsplat", "1.5.3", "gsplat/csrc.so")
     assert "nvcc" not in found(JIT, replace(WHOLE, nvcc=None), TORCH, built)
+
+
+def told(variable: str, value: str, **more: object) -> Tools:
+    """Tools of an environment in which one variable names the compiler."""
+    language = {"CC": "c", "CXX": "c++", "NVCC_CCBIN": "nvcc"}[variable]
+    path: dict[str, object] = {"path": "/usr/bin/gcc", "kind": "compiler"}
+    one = replace(GCC, language=language, origin=variable, named=value, **(path | more))  # type: ignore[arg-type]
+    found = [replace(c, kind="compiler") for c in (GCC, GXX, replace(GXX, named="c++"))]
+    others = [c for c in found if c.language != language]
+    return replace(WHOLE, compilers=(one, *others))
+
+
+ONE = {"one_name": True, "as_words": False}
+SPLIT = {"one_name": False, "as_words": True}
+USERS = ("C compiler", "C++ compiler", "C++ compiler of extensions", "gcc of nvcc")
+
+
+# What each of them does with such a value: tests/kernels/test_compilers_taken.py asks Triton and
+# PyTorch 2.14.1; nvcc 13.5 was asked with -ccbin and with NVCC_CCBIN.
+@pytest.mark.parametrize(
+    ("tools", "bad"),
+    [
+        (told("CC", "gcc -m64", **SPLIT), {"C compiler"}),
+        (told("CC", "ccache gcc", **SPLIT), {"C compiler", "gcc of nvcc"}),
+        (told("CC", "/opt/my gcc/gcc", **ONE), {"gcc of nvcc"}),
+        (told("CC", "python3", kind="other"), {"C compiler", "gcc of nvcc"}),
+        (told("CC", "ccache", kind="launcher"), {"C compiler", "gcc of nvcc"}),
+        (told("CC", "", path=None, kind=None), {"C compiler", "gcc of nvcc"}),
+        (told("CC", "gcc-12"), set()),
+        (told("CXX", "ccache g++", **SPLIT), {"C++ compiler of extensions"}),
+        (told("CXX", "/opt/my gcc/g++", **ONE), {"C++ compiler"}),
+        (told("CXX", "true", kind="other"), {"C++ compiler", "C++ compiler of extensions"}),
+        (told("NVCC_CCBIN", "gcc -m64", **SPLIT), {"gcc of nvcc"}),
+        (told("NVCC_CCBIN", "true", kind="other"), {"gcc of nvcc"}),
+        (told("NVCC_CCBIN", "/usr/bin"), set()),
+    ],
+)
+def test_each_user_takes_a_variable_in_its_own_way(tools: Tools, bad: set[str]) -> None:
+    packages = (*LIGER, GSPLAT[1])
+    findings = found(JIT, tools, *packages)
+    said = {subject: findings[subject].status.value for subject in USERS}
+    always = {"C++ compiler": "warn"}  # no package here compiles for the CPU in any case
+    assert said == {s: always.get(s, "fail") if s in bad else "pass" for s in USERS}
+    for subject in bad:
+        assert findings[subject].remedy
+
+
+def test_a_command_of_several_words_is_mended_by_its_program() -> None:
+    finding = found(JIT, told("CC", "ccache gcc", **SPLIT), *LIGER)["C compiler"]
+    assert finding.remedy == "export CC=/usr/bin/gcc"
+    assert finding.message.startswith("CC='ccache gcc' is taken whole, as the name of one program")
+
+
+@pytest.mark.parametrize(
+    ("torch", "bad"),
+    [
+        ("2.12.0", {"C++ compiler"}),
+        ("2.13.0+cpu", {"C++ compiler", "C++ compiler of extensions"}),
+        ("2.14.1", {"C++ compiler of extensions"}),
+    ],
+)
+def test_releases_of_pytorch_differ_in_it(torch: str, bad: set[str]) -> None:
+    """As read in cpp_builder.py and cpp_extension.py of 2.13.0 and 2.14.1."""
+    inventory = made(told("CXX", "g++ -m64", **SPLIT), *GSPLAT)
+    assert inventory.environment is not None
+    other = replace(inventory.environment, torch=Torch(version=torch, cuda="13.0"))
+    findings = ask(JIT, replace(inventory, environment=other), "sm_120")
+    wrong = {f.subject for f in findings if f.status.value in ("warn", "fail")}
+    assert wrong == bad
+
+
+def test_a_script_that_names_no_compiler_is_no_failure_and_no_pass() -> None:
+    finding = found(JIT, told("CC", "/opt/cc-of-ours", kind="script"), *LIGER)["C compiler"]
+    assert (finding.status.value, finding.required) == ("warn", True)
+
+
+def test_clang_alone_is_for_triton_alone() -> None:
+    """Inductor asks for g++ and cpp_extension for c++ where CXX is not set, nvcc for gcc."""
+    clang = replace(GCC, named="clang", path="/usr/bin/clang", family="clang", kind="compiler")
+    tools = replace(WHOLE, compilers=(clang, replace(clang, language="c++", named="clang++")))
+    findings = found(JIT, tools, *LIGER, GSPLAT[1])
+    said = {subject: findings[subject].status.value for subject in USERS}
+    assert list(said.values()) == ["pass", "warn", "fail", "fail"]
+
+
+def test_documents_from_before_the_kinds_were_noted_are_judged_as_they_were() -> None:
+    findings = found(JIT, replace(WHOLE, compilers=(GCC, GXX)), *GSPLAT)
+    assert {f.status.value for f in findings.values()} == {"pass"}
 
 
 def test_files_that_are_not_known_are_not_missing() -> None:
@@ -289,6 +379,53 @@ def test_a_cache_that_cannot_be_used(changes: dict[str, object], cause: str) -> 
     assert finding.remedy == "export TRITON_CACHE_DIR=/path/that/can/be/written"
     finding = only(found(CACHES, tools))
     assert (finding.status.value, finding.required) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"filesystem": "proc", "writable": True}, "on proc, where no file can be made"),
+        ({"refused": "ENOSPC", "writable": False}, "its file system is full (ENOSPC)"),
+        ({"refused": "EDQUOT", "writable": False}, "its file system is full (EDQUOT)"),
+        ({"refused": "EROFS", "writable": False}, "mounted read-only"),
+        ({"refused": "EPERM", "writable": False}, "no permission"),
+    ],
+)
+def test_what_root_may_write_to_may_take_no_file(changes: dict[str, object], cause: str) -> None:
+    tools = replace(WHOLE, folders=(replace(FOLDER, **changes),))  # type: ignore[arg-type]
+    finding = only(found(CACHES, tools, *LIGER))
+    assert (finding.status.value, finding.required) == ("fail", True)
+    assert cause in finding.message
+
+
+# What gcc 12 and nvcc 13.5 do with such a TMPDIR was tried: gcc goes to /tmp where there is no
+# folder and where `access` refuses it, and aborts in /proc as root; nvcc ends with all of them.
+@pytest.mark.parametrize(
+    ("changes", "triton", "builder"),
+    [
+        ({"exists": False}, "warn", "fail"),
+        ({"kind": "other", "writable": False}, "warn", "fail"),
+        ({"read_only": True, "refused": "EROFS", "writable": False}, "warn", "fail"),
+        ({"filesystem": "proc"}, "fail", "fail"),
+        ({"refused": "ENOSPC", "writable": False}, "fail", "fail"),
+        ({"exists": False, "filesystem": "proc"}, "warn", "fail"),
+    ],
+)
+def test_a_tmpdir_is_judged_as_its_users_take_it(
+    changes: dict[str, object], triton: str, builder: str
+) -> None:
+    base = replace(FOLDER, role="temporary", origin="TMPDIR", path="/scratch", exists=True)
+    tools = replace(WHOLE, folders=(replace(base, **changes),))  # type: ignore[arg-type]
+    assert only(found(CACHES, tools, *LIGER)).status.value == triton
+    finding = only(found(CACHES, tools, *GSPLAT))
+    assert (finding.status.value, finding.subject) == (builder, "/scratch")
+    assert finding.remedy == "export TMPDIR=/path/that/can/be/written"
+
+
+def test_folders_that_nobody_here_uses_are_said_not_to_be_looked_at() -> None:
+    tools = replace(WHOLE, folders=(replace(FOLDER, role="extensions"),))
+    finding = only(found(CACHES, tools))
+    assert (finding.status.value, finding.required) == ("skip", False)
 
 
 def test_the_drivers_cache_is_never_a_fault() -> None:

@@ -108,12 +108,38 @@ def test_a_shim_of_one_package_is_no_second_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        # As RECORD of onnxruntime-qnn 2.7.0 and of nvidia-cusparselt-cu13 0.10.0 have it.
+        (("onnxruntime", "onnxruntime-qnn"), "onnxruntime_qnn/libonnxruntime_providers_qnn.so"),
+        (
+            ("nvidia-cusparselt-cu12", "nvidia-cusparselt-cu13"),
+            "nvidia/cu13/lib/libcusparseLt.so.0",
+        ),
+    ],
+)
+def test_a_package_in_a_folder_of_its_own_excludes_nobody(
+    tmp_path: Path, names: tuple[str, str], path: str
+) -> None:
+    usual = {"onnxruntime": ONNX}.get(names[0], "nvidia/cusparselt/lib/libcusparseLt.so.0")
+    library = b"\x7fELF" + bytes(60)
+    for name, file in zip(names, (usual, path), strict=True):
+        install(tmp_path, name, tags=("py3-none-x",), files={file: library + name.encode()})
+    assert [f.status.value for f in packages.ask(APART, tmp_path)] == ["pass"]
+    older = tmp_path / "older"  # releases in which both lie in one folder
+    for name in names:
+        install(older, name, tags=("py3-none-x",), files={usual: library + name.encode()})
+    assert [f.status.value for f in packages.ask(APART, older)] == ["warn"]
+
+
+@pytest.mark.parametrize(
     ("names", "together"),
     [
         (("onnxruntime", "onnxruntime-gpu"), True),
         (("onnxruntime", "onnxruntime-extensions"), False),
         (("onnxruntime", "onnxruntime-genai"), False),
         (("cupy-cuda12x", "cupy-cuda13x"), True),
+        (("cupy-cuda12x", "amd-cupy"), True),
         (("cupy-cuda12x", "cupy-xarray"), False),
         (("cupy-cuda12x", "cupy-stubs"), False),
         (("opencv-python", "opencv-contrib-python-headless"), True),

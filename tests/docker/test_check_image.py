@@ -81,3 +81,24 @@ def test_a_label_speaks_of_a_torch_that_is_not_there(plain_base: str, make_image
     done = check(make_image("no-torch", text))
     assert done.returncode == 10, done.stderr
     assert "says 2.8.0, but no torch is installed" in json.loads(done.stdout)["summary"]["line"]
+
+
+def test_the_caches_of_an_image_are_found_by_its_own_variables(
+    plain_base: str, make_image: Make
+) -> None:
+    """What envcheck sets for itself in a container must not move the folders of the job."""
+    target = {"backend": "cuda", "arch": 90, "warp_size": 32}
+    kernel = json.dumps({"name": "k", "num_warps": 4, "shared": 0, "target": target})
+    folder = f"/caches/triton/{'A' * 52}"
+    info = "$(python3 -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')/triton-3.8.0.dist-info"
+    text = f"""
+FROM {plain_base}
+RUN mkdir -p {folder} && echo '{kernel}' > {folder}/k.json && echo .version 8.4 > {folder}/k.ptx
+RUN mkdir -p {info} {info}/../triton && touch {info}/../triton/__init__.py && printf 'Name: triton\\nVersion: 3.8.0\\n' > {info}/METADATA
+ENV TRITON_CACHE_DIR=/caches/triton TMPDIR=/scratch
+"""
+    done = check(make_image("caches", text))
+    findings = json.loads(done.stdout)["findings"]
+    (found,) = [f for f in findings if f["check"] == "caches-fit-target"]
+    assert (found["status"], found["subject"]) == ("warn", "/caches/triton")
+    assert "1 kernel(s) for sm_90, none for sm_120" in found["message"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.guest import cache_folders, named_variables, nvcc_files, tools
+from envcheck.guest import cache_folders, compilers, named_variables, nvcc_files, tools
 
 
 def program(path: Path, text: str = "") -> Path:
@@ -40,7 +41,7 @@ def test_the_version_of_gcc_is_what_gcc_says() -> None:
     path = shutil.which("gcc")
     assert path is not None
     said = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=True)
-    assert tools.identify(path) == ("gcc", int(said.stdout.split(".")[0]))
+    assert compilers.identify(path) == ("gcc", int(said.stdout.split(".")[0]))
 
 
 def test_python_h_is_where_this_interpreter_has_it() -> None:
@@ -75,6 +76,102 @@ def test_cc_that_names_no_program_is_told(bare: Path, monkeypatch: pytest.Monkey
     program(bare / "bin" / "gcc-99")
     (compiler,) = tools.look(cuda=None).compilers
     assert (compiler.path, compiler.version) == (str(bare / "bin" / "gcc-99"), 99)
+
+
+def built(command: list[str] | str, folder: Path) -> bool:
+    """Build a library as Triton does (a list) or as a shell does (a text); say whether it is one."""
+    (folder / "a.c").write_text("int answer(void) { return 42; }\n")
+    library = folder / "a.so"
+    library.unlink(missing_ok=True)
+    rest = ["a.c", "-shared", "-fPIC", "-o", "a.so"]
+    whole = [*command, *rest] if isinstance(command, list) else f"{command} {shlex.join(rest)}"
+    try:
+        subprocess.run(
+            whole, shell=isinstance(whole, str), cwd=folder, capture_output=True, check=False
+        )
+    except OSError:
+        return False
+    return library.exists()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("gcc", "gcc -m64", "gcc-99", "", "{quoted} -m64", "{quoted}", "{spaced}", "'gcc"),
+        *("env gcc", "ccache gcc", "env A=b gcc -m64", "env", "{python}", "true", "/", "{wrapper}"),
+        *("{alias}", "{ccache}", "{absolute}", "nice -n1 gcc"),
+    ],
+)
+def test_what_cc_names_is_what_can_be_built_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Each value is tried by building with it, as Triton takes it and as a shell does."""
+    gcc = shutil.which("gcc")
+    assert gcc is not None
+    spaced = program(tmp_path / "my gcc" / "gcc", f'#!/bin/sh\nexec {gcc} "$@"\n')
+    wrapper = program(tmp_path / "wrapped", f'#!/bin/sh\nexec {gcc} "$@"\n')
+    (tmp_path / "compile").symlink_to(gcc)
+    launcher = program(tmp_path / "bin" / "ccache", '#!/bin/sh\n[ $# = 0 ] || exec "$@"\n')
+    monkeypatch.setenv("PATH", f"{launcher.parent}:{os.environ['PATH']}")
+    value = value.format(
+        quoted=shlex.quote(str(spaced)), spaced=spaced, python=os.path.realpath(sys.executable),
+        wrapper=wrapper, alias=tmp_path / "compile", ccache=launcher, absolute=gcc,
+    )  # fmt: skip
+    monkeypatch.setenv("CC", value)
+    found = next(c for c in compilers.look() if c.language == "c")
+    usable = found.kind == "compiler"
+    assert (found.one_name and usable) == built([value], tmp_path)
+    assert (found.as_words and usable) == built(value, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('#!/bin/bash\nexec pyenv exec "$@"\n', "script"),
+        ('#!/bin/sh\nexec /opt/gcc-12/bin/gcc "$@"\n', "compiler"),
+        ('#!/bin/sh\nexec x86_64-linux-gnu-g++ "$@"\n', "compiler"),
+        ("#!/bin/sh\nexec success accident\n", "script"),
+        ("\x7fELF nothing of a compiler", "other"),
+        ("\x7fELF COLLECT_GCC=", "compiler"),
+        ("\x7fELF clang version 18.1 in its notes, as in all that clang made", "other"),
+    ],
+)
+def test_what_a_program_is_without_a_name_that_tells(tmp_path: Path, text: str, kind: str) -> None:
+    assert compilers.kind(str(program(tmp_path / "tool", text))) == kind
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
+def test_the_bytes_of_gcc_tell_it_under_any_name(tmp_path: Path) -> None:
+    gcc = shutil.which("gcc")
+    assert gcc is not None
+    shutil.copy(os.path.realpath(gcc), tmp_path / "compile")
+    assert compilers.kind(str(tmp_path / "compile")) == "compiler"
+
+
+def test_a_launcher_under_the_name_of_a_compiler_is_one(tmp_path: Path) -> None:
+    """As in /usr/lib/ccache, where gcc is a link to ccache."""
+    launcher = program(tmp_path / "bin" / "ccache", "\x7fELF")
+    (tmp_path / "gcc").symlink_to(launcher)
+    assert compilers.kind(str(tmp_path / "gcc")) == "compiler"
+    assert compilers.kind(str(launcher)) == "launcher"
+
+
+def test_nvcc_takes_a_folder_or_one_name(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvcc 13.5 was asked for each: a folder with gcc in it does, words do not."""
+    program(bare / "opt" / "gcc")
+    for value, expected in (
+        (f"{bare}/opt", (f"{bare}/opt/gcc", True)),
+        (f"{bare}/opt/gcc", (f"{bare}/opt/gcc", True)),
+        (f"{bare}/opt/gcc -m64", (f"{bare}/opt/gcc", False)),
+        (f"{bare}", (None, False)),
+    ):
+        monkeypatch.setenv("NVCC_CCBIN", value)
+        (found,) = compilers.look()
+        assert (found.language, found.origin, found.named) == ("nvcc", "NVCC_CCBIN", value)
+        assert (found.path, found.one_name) == expected
+    (seen,) = named_variables.look()
+    assert (seen.variable, seen.found) == ("NVCC_CCBIN", "folder")
 
 
 def test_r21c_the_link_name_of_the_driver(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +289,60 @@ def test_mount_options_are_those_of_the_kernel() -> None:
     )
     assert folder.noexec == ("noexec" in options)
     assert folder.read_only == ("ro" in options)
+
+
+MOUNT = """
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from envcheck.guest import cache_folders
+place, options, fill = sys.argv[2:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
+if fill:
+    with open(f"{place}/x", "wb") as handle:
+        handle.write(bytes(1 << 20))
+subprocess.run(["mount", "-o", f"remount,{options}", place], check=True)
+seen = cache_folders._folder("triton", "default", f"{place}/a/b")
+print(seen.writable, seen.refused, seen.filesystem, seen.read_only, seen.noexec, seen.free)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "fill", "expected"),
+    [
+        ("rw", "", "True None tmpfs False False 1048576"),
+        ("ro", "", "False EROFS tmpfs True False 1048576"),
+        ("noexec", "", "True None tmpfs False True 1048576"),
+        ("nr_inodes=1", "", "False ENOSPC tmpfs False False 1048576"),
+        ("rw", "full", "True None tmpfs False False 0"),
+    ],
+)
+def test_mounts_are_told_to_root_as_well(
+    tmp_path: Path, options: str, fill: str, expected: str
+) -> None:
+    """Each in a mount namespace of its own, in which this user is root."""
+    become = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "-r"]
+    if shutil.which("unshare") is None or subprocess.run([*become, "true"], check=False).returncode:
+        pytest.skip("no namespace can be made here")
+    here = str(Path(tools.__file__).parents[2])
+    words = (sys.executable, "-c", MOUNT, here, str(tmp_path), options, fill)
+    done = subprocess.run([*become, *words], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("place", ["/proc", "/proc/none/below", "/sys"])
+def test_no_file_is_said_to_fit_where_none_can_be_made(place: str) -> None:
+    folder = cache_folders._folder("triton", "default", place)
+    assert folder.filesystem == {"p": "proc", "s": "sysfs"}[place[1]]
+    with pytest.raises(OSError, match=r"."):  # whoever asks, root too
+        Path(place, "file").touch()
+
+
+def test_asking_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = tmp_path.stat()
+    folder = cache_folders._folder("triton", "default", str(tmp_path))
+    assert (folder.writable, folder.refused) == (True, None)
+    assert list(tmp_path.iterdir()) == []
+    assert tmp_path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 def test_two_looks_at_one_machine_are_the_same(bare: Path) -> None:
