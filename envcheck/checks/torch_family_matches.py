@@ -136,7 +136,7 @@ def _minor(version: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return major and minor; what follows may be `0a0` of a build from source."""
-    return tuple(int(part) for part in _minor(version).split(".") if part.isdigit())
+    return tuple(int(part) for part in _minor(version).split(".") if part.isdecimal())
 
 
 CHECK = Check(
@@ -150,6 +150,7 @@ CHECK = Check(
         "C++ ABI. An extension has no ABI promise across PyTorch releases: it fails to load, or "
         "`operator torchvision::nms does not exist`. Class C3."
     ),
+    classes=("C3",),
     remedy="Install the releases that belong together, in one command and from one index.",
     run=_run,
 )
