@@ -111,6 +111,7 @@ CHECK = Check(
         "that was never trained, and compares module names with the base model where "
         "adapter_config.json names one on this machine."
     ),
+    classes=("L",),
     remedy="Save the adapter again from the unwrapped model.",
     run=_run,
 )

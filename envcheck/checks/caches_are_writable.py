@@ -119,6 +119,7 @@ CHECK = Check(
         "whether the file system is mounted read-only or noexec, and whether it is full. "
         "Nothing is written. It fails where an installed package cannot work without."
     ),
+    classes=("B3",),
     remedy="Name a folder that can be written, by the variable that moves it.",
     run=_run,
 )

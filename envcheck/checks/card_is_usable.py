@@ -117,6 +117,7 @@ CHECK = Check(
         "stub of libcuda, CUDA_VISIBLE_DEVICES, a driver older than PyTorch's CUDA, a PyTorch "
         "without CUDA, memory that others hold."
     ),
+    classes=("E1", "E3", "E4", "F2", "F4", "K"),
     remedy="Follow the finding: it names what stands between the environment and the card.",
     runs=("ops",),
     run=_run,

@@ -76,6 +76,8 @@ class Check:
     claim: str
     how: str
     """How it looks, in a few sentences, for `envcheck explain`."""
+    classes: tuple[str, ...]
+    """The failure classes that it finds, by their ids in `core.failure_classes`."""
     remedy: str
     """What to do when it fails, in general; findings carry the exact command."""
     required: bool = False

@@ -104,6 +104,7 @@ CHECK = Check(
         "as far as RECORD tells; else it warns. Classes I2 and C3: only the CPU provider is left, "
         "and nothing says so."
     ),
+    classes=("C3", "D2"),
     remedy="Uninstall all of them and install the one that is needed.",
     run=_run,
 )

@@ -257,6 +257,7 @@ CHECK = Check(
         "`undefined symbol`. Nothing is imported. The driver's libraries are the host's and are "
         "not missed (classes C1 and D3)."
     ),
+    classes=("C1", "D3"),
     remedy="Install the extension's build for this PyTorch and CUDA, or build it here.",
     run=_run,
 )

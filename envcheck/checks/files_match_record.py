@@ -101,6 +101,7 @@ CHECK = Check(
         "that several packages own are judged by one-distribution-owns-each-file, and data "
         "that is gone is no fault."
     ),
+    classes=("D4",),
     remedy="Install the package again.",
     run=_run,
 )

@@ -116,6 +116,7 @@ CHECK = Check(
         "one process, parts of two cuDNNs, and a libcuda that is a stub or for forward "
         "compatibility on a card that refuses it are faults (classes D1, D2 and E3)."
     ),
+    classes=("D1", "D2", "E3"),
     remedy="Take the folder that brings the other copy off LD_LIBRARY_PATH.",
     run=_run,
 )

@@ -52,6 +52,7 @@ CHECK = Check(
         "that asks. One that is missing is noticed at the first operation that needs it, not at "
         "import (class D4)."
     ),
+    classes=("D1", "D4"),
     remedy="Reinstall the package that the library belongs to.",
     run=_run,
 )

@@ -145,6 +145,7 @@ CHECK = Check(
         "dist-info folders of one compiled package fail: an upgrade was cut short. Classes D1, "
         "D3 and C3."
     ),
+    classes=("C3", "D1", "D3"),
     remedy="Uninstall all owners and install again the one that is needed.",
     run=_run,
 )

@@ -88,6 +88,7 @@ CHECK = Check(
         "torch/version.py and the C++ ABI from libc10.so, without importing PyTorch. A card may "
         "be too new for a build, or too old for it."
     ),
+    classes=("A1", "A5"),
     remedy="Install a PyTorch build whose wheels hold code for the card.",
     run=_run,
 )

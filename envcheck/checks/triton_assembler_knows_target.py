@@ -61,6 +61,7 @@ CHECK = Check(
         "that Triton's own rule takes for the card (ptxas-blackwell beside ptxas from 3.3 on), "
         "and compares it with the first CUDA release whose tools know the target."
     ),
+    classes=("B1",),
     remedy="Install the Triton that belongs to a PyTorch made for the card.",
     run=_run,
 )

@@ -174,6 +174,7 @@ CHECK = Check(
         "the C library, which is an upper bound, and Requires-Python. Class C4: files of one image's Python were "
         "copied into another's."
     ),
+    classes=("C4",),
     remedy="Install the packages with the Python that is to run them.",
     run=_run,
 )
