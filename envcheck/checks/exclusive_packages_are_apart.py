@@ -67,8 +67,8 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
         message += f"; those of {', '.join(lost)} are lost"
         if needers:
             message += f", which {', '.join(sorted(needers))} needs"
-    keep = tuple(owners.name(o) for o in (card or lost or _preferred(names, installed)))[:1]
-    drop = tuple(sorted(owners.name(o) for o in names if owners.name(o) not in keep))
+    keep = tuple(card or lost or _preferred(names, installed))[:1]
+    drop = tuple(sorted(names - set(keep)))
     return CHECK.finding(
         row.what,
         Status.FAIL if broken else Status.WARN,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from envcheck.checks import commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
@@ -79,7 +80,7 @@ def _judge(question: Question, opened: Opened) -> Finding | None:
         message = f"{who}: the loader refuses it: {opened.refused}"
         package = owner(opened.path, question)
         remedy = f"remove {opened.path}, which no distribution owns, or put a whole one there"
-        remedy = f"pip install --force-reinstall {package}" if package else remedy
+        remedy = commands.again(package, question) if package else remedy
         return CHECK.finding(
             opened.path, status, message, remedy=remedy, required=required, evidence=evidence
         )
@@ -210,7 +211,10 @@ def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) 
         )
     package = owner(opened.path, question)
     remedy = f"install what has {first.name}"
-    if package:
+    torchs = "torch" in (package, owner(first.by, question))
+    if torchs and (brings := commands.for_torchs_library(first.name, question)):
+        remedy = brings
+    elif package:
         remedy = f"pip install --upgrade --force-reinstall {package}, or {remedy}"
     return f"needs {first.name}{more}, which is not there{by}", remedy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks.check import Check, Question
 from envcheck.core.installed import Differing, Records
 from envcheck.core.model import Finding, Json, Status
@@ -83,7 +84,7 @@ def _of(differing: Differing) -> Finding | None:
         differing.owner,
         Status.FAIL if broken else Status.WARN,
         message,
-        remedy=f"pip install --force-reinstall --no-deps '{name}=={version}'",
+        remedy=commands.again_as(name, version),
         evidence=evidence,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
@@ -39,7 +40,7 @@ def _judge(question: Question, opener: str, every: list[ByName]) -> Finding:
     if "cudnn-jit" in package:
         # That package compiles all engines at run time, and brings no others.
         return CHECK.finding(opener, Status.WARN, message, required=False, evidence=evidence)
-    remedy = f"pip install --force-reinstall {package}" if package else ""
+    remedy = commands.again(package, question) if package else ""
     return CHECK.finding(opener, Status.FAIL, message, remedy=remedy, evidence=evidence)
 
 

@@ -114,8 +114,8 @@ def _overlap(overlap: Overlap, installed: Installed) -> Finding | None:
     )
     if broken or needers:
         message += f", and {', '.join(needers)} needs {', '.join(map(owners.name, lost))}"
-    keep = tuple(sorted({owners.name(o) for o in overlap.owners if not lost or o in lost}))[:1]
-    drop = tuple(sorted({owners.name(o) for o in overlap.owners} - set(keep)))
+    keep = tuple(sorted(o for o in overlap.owners if not lost or o in lost))[:1]
+    drop = tuple(sorted(set(overlap.owners) - set(keep)))
     return CHECK.finding(
         names,
         Status.FAIL if broken else Status.WARN,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
 from envcheck.core.model import Finding, Json, Status
@@ -43,7 +44,7 @@ def _run(question: Question) -> Iterator[Finding]:
             subject,
             Status.ERROR,
             f"{_LIBRARY} is missing or unreadable",
-            remedy="pip install --force-reinstall torch",
+            remedy=commands.again_as("torch", torch.version),
             evidence=facts,
         )
         return
