@@ -211,9 +211,10 @@ def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) 
         )
     package = owner(opened.path, question)
     remedy = f"install what has {first.name}"
-    torchs = "torch" in (package, owner(first.by, question))
-    if torchs and (brings := commands.for_torchs_library(first.name, question)):
-        remedy = brings
+    torchs = [lib for lib in lacking if "torch" in (package, owner(lib.by, question))]
+    brings = dict.fromkeys(commands.for_torchs_library(lib.name, question) for lib in torchs)
+    if first in torchs and "" not in brings:
+        remedy = "; ".join(brings)
     elif package:
         remedy = f"pip install --upgrade --force-reinstall {package}, or {remedy}"
     return f"needs {first.name}{more}, which is not there{by}", remedy
