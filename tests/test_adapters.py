@@ -356,3 +356,22 @@ def test_settings_of_another_library_are_not_taken_for_pefts(tmp_path: Path) -> 
     path.rename(tmp_path / "weights.safetensors")
     (tmp_path / "adapter_config.json").write_text('{"fine_tune_type": "lora", "r": 0}')
     assert found(scan(tmp_path)) == [("pass", True)]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.mkdir(), "adapter_config.json is not a file"),
+        (lambda path: path.symlink_to("nowhere"), "adapter_config.json is not a file"),
+        (lambda path: path.write_bytes(b" " * ((1 << 20) + 1)), "is larger than 1048576 bytes"),
+        (lambda path: path.write_bytes(b"\xff\xfe{}"), "is not JSON"),
+        (lambda path: path.write_bytes(b"[" * 100_000), "is not JSON"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_a_fault(
+    tmp_path: Path, make: Callable[[Path], None], said: str
+) -> None:
+    adapter(tmp_path, good())
+    make(tmp_path / "adapter_config.json")
+    finding = only(scan(tmp_path))
+    assert (finding.status.value, said in finding.message) == ("fail", True), finding.message
