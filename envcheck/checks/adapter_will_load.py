@@ -141,25 +141,25 @@ def _wrong(adapter: Adapter, settings: Mapping[str, Json]) -> Iterator[_Wrong]:
 def _without_effect(adapter: Adapter) -> Iterator[_Wrong]:
     """Tell of products that are zero, by their weights or by their scale."""
     scaled = next((m.count for m in adapter.marks if m.mark == "scaled-by-zero"), 0)
-    for count, how, remedy in (
-        (adapter.zero, "lora_B or lora_A of zeros", "train it again, and save it after the optimizer's steps"),
-        (scaled, "lora_alpha of 0", "set lora_alpha in adapter_config.json to the one that it was trained with"),
-    ):  # fmt: skip
+    trained = "set lora_alpha in adapter_config.json to the one that it was trained with"
+    again = "train it again, and save it after the optimizer's steps"
+    for count, how, some, every in (
+        (adapter.zero, "lora_B or lora_A of zeros", "look whether they got gradients", again),
+        (scaled, "lora_alpha of 0", trained, trained),
+    ):
         if not count:
             continue
         if count < adapter.pairs or adapter.unread:
-            message = (
-                f"{count} of {adapter.pairs} pairs have a {how}: these modules learned nothing"
-            )
-            yield Status.WARN, message, "look whether these modules got gradients"
+            message = f"{count} of {adapter.pairs} pairs have a {how}: they change nothing"
+            yield Status.WARN, message, some
         elif adapter.others:
             message = (
                 f"all {count} pairs have a {how}: only its {adapter.others} other tensors tell"
             )
-            yield Status.WARN, message, remedy
+            yield Status.WARN, message, every
         else:
             message = f"all {count} pairs have a {how}: it changes nothing, as before training"
-            yield Status.FAIL, message, remedy
+            yield Status.FAIL, message, every
 
 
 def _unlike(adapter: Adapter, mark: Marked) -> _Wrong:

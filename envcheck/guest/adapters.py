@@ -34,7 +34,7 @@ def read(path: str, name: str) -> Adapter | None:
             # Other libraries have a file of that name too, and none of them PEFT's types.
             if not for_peft and "peft_type" not in (config.settings or {}):
                 config = Config(None)
-            return _adapter(path, name, for_peft, keys, config, _values(handle, keys))
+            return _adapter(path, keys, config, _values(handle, keys), name=name, for_peft=for_peft)
     except safetensors.Broken as error:
         # Whether a file without a header that can be read is an adapter, its name must tell.
         called = os.path.basename(path).startswith("adapter_model")
@@ -46,11 +46,12 @@ def read(path: str, name: str) -> Adapter | None:
 
 def _adapter(
     path: str,
-    name: str,
-    for_peft: bool,  # noqa: FBT001 - one of the facts in their order
     keys: Keys,
     config: Config,
     values: tuple[list[str], list[str], int],
+    *,
+    name: str,
+    for_peft: bool,
 ) -> Adapter:
     zero, not_finite, unread = values
     settings = config.settings
