@@ -375,3 +375,17 @@ def test_settings_that_cannot_be_read_are_a_fault(
     make(tmp_path / "adapter_config.json")
     finding = only(scan(tmp_path))
     assert (finding.status.value, said in finding.message) == ("fail", True), finding.message
+
+
+# Many a repository has adapters in Git LFS, and a clone without it has pointers.
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:fd6a\nsize 1049\n"
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json"])
+def test_a_pointer_of_git_lfs_is_called_so(tmp_path: Path, name: str) -> None:
+    adapter(tmp_path, good(), {})
+    (tmp_path / name).write_bytes(POINTER)
+    finding = only(scan(tmp_path))
+    assert finding.status.value == "fail"
+    assert "pointer of Git LFS" in finding.message
+    assert finding.remedy == "git lfs pull"

@@ -12,6 +12,7 @@ from envcheck.core.model import Domain, Finding, Json, Status
 
 _SAVED = "save it again from the unwrapped model: model.save_pretrained(folder)"
 _ITS_OWN = "put the adapter_config.json beside it that was saved with it"
+_LFS, _PULL = "Git LFS", "git lfs pull"
 # mark -> (what it means, remedy, whether that follows from PEFT's rules alone). Measured with PEFT
 # 0.21.2 by loading such adapters (`tests/test_adapters_in_peft.py`): with the first four the model
 # is as if untrained, and no error is raised.
@@ -115,10 +116,12 @@ def _good(adapter: Adapter, settings: Mapping[str, Json]) -> str:
 
 def _wrong(adapter: Adapter, settings: Mapping[str, Json]) -> Iterator[_Wrong]:
     if adapter.problem is not None:
-        yield Status.FAIL, f"cannot be loaded: {adapter.problem}", "fetch or save the file again"
+        remedy = _PULL if _LFS in adapter.problem else "fetch or save the file again"
+        yield Status.FAIL, f"cannot be loaded: {adapter.problem}", remedy
         return
     if adapter.for_peft and adapter.unconfigured is not None:
-        yield Status.FAIL, f"PEFT cannot load it: {adapter.unconfigured}", _ITS_OWN
+        remedy = _PULL if _LFS in adapter.unconfigured else _ITS_OWN
+        yield Status.FAIL, f"PEFT cannot load it: {adapter.unconfigured}", remedy
     if adapter.settings is not None:
         for fault in adapter_settings.faults(settings):
             yield Status.FAIL, fault.why, fault.remedy

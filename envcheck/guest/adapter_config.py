@@ -9,7 +9,7 @@ from typing import Any
 
 from envcheck.core.adapter_settings import READ
 from envcheck.guest.reading import open_regular
-from envcheck.guest.safetensors import exactly
+from envcheck.guest.safetensors import POINTER, exactly
 
 NAME = "adapter_config.json"
 _MAX = 1 << 20
@@ -34,6 +34,8 @@ def beside(path: str) -> Config:
             text = exactly(handle, _MAX + 1)
     except OSError as error:
         return Config(None, f"{NAME} cannot be read: {error.strerror}")
+    if text.startswith(POINTER):
+        return Config(None, f"{NAME} is a pointer of Git LFS, and not the file")
     if len(text) > _MAX:
         return Config(None, f"{NAME} is larger than {_MAX} bytes")
     try:

@@ -21,6 +21,9 @@ BITS = {
 }  # fmt: skip
 """Bits of one element, of each dtype that safetensors 0.8.0 lists."""
 
+POINTER = b"version https://git-lfs"
+"""How a file begins whose content Git LFS was not asked for."""
+
 MAX_HEADER = 100_000_000  # the library's own limit
 _PIECE = 1 << 20
 _MAX_DIMENSIONS = 64
@@ -44,7 +47,11 @@ class Tensor:
 def header(handle: IO[bytes]) -> dict[str, Tensor]:
     """Return the tensors by their names; raises Broken and OSError."""
     size = os.fstat(handle.fileno()).st_size
-    length = int.from_bytes(handle.read(8), "little")
+    first = handle.read(len(POINTER))
+    if first == POINTER:
+        _refuse("it is a pointer of Git LFS, and not the file")
+    handle.seek(8)
+    length = int.from_bytes(first[:8], "little")
     if size < 8 or length > min(size - 8, MAX_HEADER):
         _refuse(f"safetensors header of {length} bytes in a file of {size}")
     try:
