@@ -145,3 +145,9 @@ def test_the_torchao_of_a_torch_is_named_by_its_table(
         "sm_90",
     )
     assert finding.remedy.startswith(remedy)
+
+
+def test_a_release_with_other_digits_is_no_traceback() -> None:
+    facts = inventory(package("torch", "2.\u00b2"), package("torchao", "0.18.0"))
+    (finding,) = ask("torch-family-matches", facts, "sm_90")
+    assert finding.status.value == "warn"
