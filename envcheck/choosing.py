@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
+from envcheck import meant
 from envcheck.checks import CHECKS
 from envcheck.core.request import PARTS
 from envcheck.errors import UsageError
@@ -17,16 +17,21 @@ def chosen(only: Iterable[str], skip: Iterable[str]) -> frozenset[str]:
     for option, names in (("--only", wanted), ("--skip", unwanted)):
         for name in names:
             if name not in known:
-                begun = [each for each in known if each.startswith(name)]
-                near = begun or difflib.get_close_matches(name, known, 1)
-                hint = f"{option} {near[0]}" if near else "envcheck explain lists all checks"
-                message = f"{option} {name}: there is no such check"
-                raise UsageError(message, remedy=hint)
+                raise unknown(name, asked_by=option)
     left = frozenset(wanted or known) - frozenset(unwanted)
     if not left:
         message = "--only and --skip leave no check"
         raise UsageError(message, remedy="name another one, or leave one option out")
     return left
+
+
+def unknown(name: str, *, asked_by: str) -> UsageError:
+    """Return the error of a name that no check has, with the one that is meant."""
+    known = [check.id for check in CHECKS]
+    near = meant.nearest(name, known)
+    message = f"{asked_by} {name}: there is no such check{meant.question(name, known)}"
+    remedy = f"{asked_by} {near}" if near else "envcheck explain lists all checks"
+    return UsageError(message, remedy=remedy)
 
 
 def parts(asked: frozenset[str]) -> tuple[str, ...]:

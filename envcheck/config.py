@@ -8,14 +8,13 @@ merged, as ruff and uv do it; `Config.passed_over` then names the other.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from envcheck import targets
+from envcheck import meant, targets
 from envcheck.core.model import Assurance
 from envcheck.core.request import Sizes
 from envcheck.errors import UsageError
@@ -211,8 +210,9 @@ def _sizes(row: Table) -> Sizes:
     op = row.text("op")
     known = {each.name: each for each in OPS}
     if op not in known:
-        near = difflib.get_close_matches(op or "", known, 1) or ["mm"]
-        row.refuse("op", f"there is no operation {op!r}", remedy=f'op = "{near[0]}"')
+        reason = f"there is no operation {op!r}{meant.question(op or '', known)}"
+        near = meant.nearest(op or "", known) or "mm"
+        row.refuse("op", reason, remedy=f'op = "{near}"')
     names = tuple(known[op].cases[0].sizes)
     row.require_known(("op", "dtypes", *names))
     for name in names:

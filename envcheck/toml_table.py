@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from envcheck import meant
 from envcheck.errors import FileUnavailable, UsageError
 
 if sys.version_info >= (3, 11):
@@ -70,10 +70,8 @@ class Table:
         names = list(known)
         for key in self.data:
             if key not in names:
-                near = difflib.get_close_matches(key, names, 1)
-                meant = f"; did you mean {near[0]}?" if near else ""
                 remedy = f"known here: {', '.join(names)}"
-                self.refuse(key, f"unknown key{meant}", remedy=remedy)
+                self.refuse(key, f"unknown key{meant.question(key, names)}", remedy=remedy)
 
     def text(self, key: str) -> str | None:
         """Return a string that is not empty, None without the key; raises UsageError."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pip_commands
+
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import cuda
 from envcheck.core.device_file import Code, Container, DeviceFile
@@ -102,7 +104,10 @@ def judged(inventory: Inventory, sm: str, driver: str | None = None) -> Report:
 
 def ask(check_id: str, inventory: Inventory, sm: str, driver: str | None = None) -> list[Finding]:
     (check,) = (c for c in CHECKS if c.id == check_id)
-    return list(check.run(question(inventory, sm, driver)))
+    findings = list(check.run(question(inventory, sm, driver)))
+    for finding in findings:
+        pip_commands.require_valid(finding.remedy, inventory)
+    return findings
 
 
 def question(inventory: Inventory, sm: str, driver: str | None = None) -> Question:

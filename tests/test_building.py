@@ -45,9 +45,12 @@ def sources(folder: Path, name: str, code: str, do: str = "pass") -> str:
 
 def project(folder: Path, *extensions: str, library: Path = SM120_LIBRARY) -> Path:
     """Write a lock of one package named torch, and the settings that build it."""
-    # Without a CUDA of its own, which is why no CUDA C++ kernel is built with it.
-    code = b"__version__ = '2.13.0'\nclass version:\n    cuda = hip = None\n"
-    held = {"torch/__init__.py": code, "torch/lib/libtorch_cuda.so": library.read_bytes()}
+    # Its files tell a CUDA, and when it runs it has none: no CUDA C++ kernel is built with it.
+    held = {
+        "torch/__init__.py": b"from torch import version\nversion.cuda = None\n__version__ = '2.13.0'\n",
+        "torch/version.py": b"__version__ = '2.13.0'\ncuda = '13.0'\nhip = None\n",
+        "torch/lib/libtorch_cuda.so": library.read_bytes(),
+    }
     # Not the release of the architecture's own lock: so its nvcc is not fetched.
     wheels = (
         wheel(folder, "torch", "2.13.0", held),

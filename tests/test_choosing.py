@@ -45,8 +45,13 @@ def test_a_check_of_all_runs_needs_something_that_runs(check):
 @pytest.mark.parametrize(
     ("only", "skip", "message", "remedy"),
     [
-        (["core-ops"], [], "--only core-ops: there is no such check", "core-ops-match-reference"),
-        ([], ["results-repeats"], "--skip results-repeats: there is", "--skip results-repeat"),
+        (
+            ["core-ops"],
+            [],
+            "--only core-ops: there is no such check; did you mean core-ops-match-reference?",
+            "--only core-ops-match-reference",
+        ),
+        ([], ["results-repeats"], "did you mean results-repeat?", "--skip results-repeat"),
         (["zzz"], [], "--only zzz: there is no such check", "envcheck explain"),
         (["results-repeat"], ["results-repeat"], "leave no check", "leave one option out"),
     ],

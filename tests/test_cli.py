@@ -40,7 +40,7 @@ NAMES = {
 def check_ids() -> list[str]:
     """Return what the files of the checks are called: a check's id is its file's name."""
     found = (ROOT / "checks").glob("*.py")
-    shared = ("__init__", "check", "linking_words", "owners", "pins", "ran", "remedies")
+    shared = ("__init__", "check", "commands", "linking_words", "owners", "pins", "ran", "remedies")
     return sorted(p.stem.replace("_", "-") for p in found if p.stem not in shared)
 
 
@@ -101,17 +101,39 @@ def test_explain_lists_every_check() -> None:
 def test_explain_says_what_a_check_claims_how_it_looks_and_what_to_do(check: str) -> None:
     done = envcheck("explain", check)
     assert done.returncode == 0
-    head, _, claims, looks, do = done.stdout.splitlines()
+    head, _, *entries = done.stdout.splitlines()
     assert head == check
-    assert [line.split()[0] for line in (claims, looks, do)] == ["claims", "looks", "do"]
-    assert min(len(line) for line in (claims, looks, do)) > 30
+    assert [line.split()[0] for line in entries] == ["claims", "looks", "finds", "do"]
+    assert min(map(len, entries)) > 30
 
 
-def test_explain_of_an_unknown_check_is_a_usage_error_that_names_the_known_ones() -> None:
-    done = envcheck("explain", "no-such-check")
+def test_explain_names_the_failure_classes_by_id_and_name() -> None:
+    done = envcheck("explain", "extension-symbols-resolve")
+    assert "Failure classes: C1 C++ symbols and ABI of libtorch; D3 a wrong NCCL.\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("adapter-wil-load", "adapter-will-load"),
+        ("extension-symbols", "extension-symbols-resolve"),
+        ("Adapter-Will-Load", "adapter-will-load"),
+    ],
+)
+def test_explain_of_an_unknown_check_is_a_usage_error_that_names_the_one_meant(
+    name: str, meant: str
+) -> None:
+    done = envcheck("explain", name)
     assert done.returncode == 2
-    assert "'no-such-check'" in done.stderr
-    assert all(check in done.stderr for check in check_ids())
+    assert f"explain {name}: there is no such check; did you mean {meant}?" in done.stderr
+    assert f"envcheck explain {meant}" in done.stderr
+
+
+def test_explain_of_what_is_like_no_check_names_the_list() -> None:
+    done = envcheck("explain", "zzz")
+    assert done.returncode == 2
+    assert "did you mean" not in done.stderr
+    assert "envcheck explain lists all checks" in done.stderr
 
 
 def test_explain_wraps_between_words_on_a_terminal() -> None:

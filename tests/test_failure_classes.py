@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.checks import CHECKS
+from envcheck.checks import CHECKS, Check
+from envcheck.core.failure_classes import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "tests" / "FAILURE_CLASSES.md").read_text(encoding="utf-8")
@@ -72,6 +73,17 @@ def test_what_a_row_names_exists(row: list[str]) -> None:
     assert [p for p in paths if not (ROOT / p).is_file()] == []
     # A class without a check, or without a proof, says so.
     assert (ids and paths) or missing.startswith("**gap**"), name
+
+
+def test_the_names_that_explain_prints_are_those_of_the_page() -> None:
+    assert list(NAMES.items()) == [(row[0], row[1]) for row in ROWS]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.id for check in CHECKS])
+def test_a_check_names_the_classes_of_which_the_page_says_that_it_finds_them(check: Check) -> None:
+    found = [row[0] for row in ROWS if f"`{check.id}`" in row[4]]
+    assert found
+    assert list(check.classes) == found
 
 
 def test_every_recipe_named_stands_in_the_test_beside_it() -> None:

@@ -29,7 +29,8 @@ CARD = DriverCard(
     multiprocessors=100,
     shared_memory_per_block=100_000,
 )
-WORKS = Cards(driver=DriverFacts(init=0, cards=(CARD,)), nodes=("/dev/nvidia0",), module="580.1")
+NODES = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+WORKS = Cards(driver=DriverFacts(init=0, cards=(CARD,)), nodes=NODES, module="580.1")
 
 
 def test_a_known_card_is_its_architecture():
@@ -65,8 +66,15 @@ def failing(code: int, name: str = "") -> Cards:
         (failing(100), Domain.HOST, "finds no card that it can use", "dmesg"),
         (replace(failing(100), nodes=("/dev/nvidiactl",)), Domain.HOST,
          "there is no /dev/nvidia0", "--gpus all"),
+        # R23 (NVIDIA/nvidia-docker#1085): nvidia-smi works, and CUDA does not.
+        (replace(failing(999), nodes=NODES[1:]), Domain.HOST,
+         "/dev/nvidia-uvm is not", "nvidia-modprobe -u -c=0"),
+        (replace(failing(100), nodes=NODES[1:], in_container=True), Domain.HOST,
+         "/dev/nvidia-uvm is not", "--device /dev/nvidia-uvm"),
+        (replace(failing(803), nodes=NODES[1:]), Domain.HOST, "different versions", "`compat`"),
         (failing(34, "CUDA_ERROR_STUB_LIBRARY"), Domain.JOB, "is a stub", "LD_LIBRARY_PATH"),
         (failing(46, "CUDA_ERROR_DEVICE_UNAVAILABLE"), Domain.HOST, "is taken", "nvidia-smi"),
+        # R23d (huggingface/huggingface_hub#4134): nvidia-smi -L is fine there.
         (failing(802, "CUDA_ERROR_SYSTEM_NOT_READY"), Domain.HOST, "fabric", "fabricmanager"),
         (failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), Domain.HOST,
          "different versions", "`compat`"),

@@ -404,6 +404,31 @@ def test_launches_that_do_not_fit(text: str, said: str, folder: Path) -> None:
         selftest.objects(folder)
 
 
+def test_libraries_of_the_driver_are_looked_for(fake: Path, tmp_path: Path) -> None:
+    names = ("libnvidia-ptxjitcompiler.so.1", "libnvidia-ml.so.1")
+    look = (
+        f"from envcheck.guest import driver; print(driver.describe({str(fake / 'libcuda.so.1')!r})"
+        ".absent)"
+    )
+    shutil.copy(fake / "libcuda.so.1", tmp_path / names[0])
+    shutil.copy(fake / "libcuda.so.1", tmp_path / names[1])
+    for folder, absent in ((tmp_path, ()), (fake, tuple(n for n in names if not _is_here(n)))):
+        done = subprocess.run(
+            [sys.executable, "-c", look],
+            env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == str(absent)
+
+
+def _is_here(name: str) -> bool:
+    """Ask the system's own list of libraries, as a machine with a driver has them."""
+    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False)
+    return name in listed.stdout
+
+
 def test_the_driver_describes_every_card(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_COUNT", "2")
     # A child, so that the count is read from its own environment.

@@ -97,6 +97,7 @@ CHECK = Check(
         "run for the card decides; the others are told, for a Triton may ship one that does not "
         "know the card beside one that does."
     ),
+    classes=("B1",),
     remedy="Install the Triton that belongs to a PyTorch made for the card.",
     assurance=Assurance.COMPILED,
     run=_run,

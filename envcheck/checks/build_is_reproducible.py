@@ -44,6 +44,7 @@ CHECK = Check(
         "bytes of everything. What was verified is then not what the next build gives: a "
         "difference makes the verdict inconclusive, and is not said to be incompatible."
     ),
+    classes=("F1",),
     remedy="Look at the files that differ: a lock, a base digest or a build that embeds the time.",
     run=_run,
 )

@@ -154,6 +154,7 @@ CHECK = Check(
         "where no file can be made. A TMPDIR that is absent is named: nvcc and clang end with it. "
         "It fails where an installed package cannot work without."
     ),
+    classes=("B3",),
     remedy="Name a folder that can be written, by the variable that moves it.",
     run=_run,
 )

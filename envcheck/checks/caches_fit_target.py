@@ -173,6 +173,7 @@ CHECK = Check(
         "engines. Artefacts for another card are stale: a cache is filled anew, which takes time "
         "at the first start and warns; an AOT package or engine is loaded as it is, and fails."
     ),
+    classes=("L",),
     remedy="Remove the cache, or make the package or engine on the card that runs it.",
     run=_run,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
-from envcheck.core import unusable
+from envcheck.core import coverage, driver_facts, unusable
 from envcheck.core.executed import Card, Executed
 from envcheck.core.model import Domain, Finding, Json, Status
 from envcheck.core.torch_releases import install_command
@@ -13,6 +13,8 @@ from envcheck.core.torch_releases import install_command
 # What CUDA takes for itself was 0.55 GB on an H200 (driver 580.159.04, torch 2.11), counted with
 # what the first kernel loads; with four times that somebody else is on the card.
 OWN = 2_200_000_000
+# What asks NVML for cards and does not go on without it (vllm-project/vllm#23935).
+_ASK_NVML = frozenset({"vllm"})
 _OLD_DRIVER = "driver on your system is too old"
 _NO_TORCH = "No module named 'torch'"
 
@@ -85,12 +87,41 @@ def _of_card(question: Question, executed: Executed, card: Card) -> Iterator[Fin
         )
         yield CHECK.finding(card.name, Status.WARN, message, domain=Domain.ENVCHECK,
                             remedy="report this card", evidence=evidence)  # fmt: skip
+    yield from _of_libraries(question, executed)
     slice_ = ", a slice of a card (MIG)" if card.mig else ""
     message = (
         f"{card.total_memory / 1e9:.0f} GB, {card.free_memory / 1e9:.0f} free, driver"
         f" {card.driver or 'unknown'}{slice_}"
     )
     yield CHECK.finding(card.name, Status.PASS, message, domain=Domain.CARD, evidence=evidence)
+
+
+def _of_libraries(question: Question, executed: Executed) -> Iterator[Finding]:
+    """Name libraries of the driver that a container was not given (recipes R23b and R23c)."""
+    told = executed.cards.driver if executed.cards is not None else None
+    if told is None:
+        return
+    environment = question.inventory.environment
+    names = {d.name for d in environment.distributions} if environment is not None else set()
+    asks = sorted(names & _ASK_NVML)
+    remedy = "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+    if driver_facts.PTX_COMPILER in told.absent:
+        waits = [
+            file.path
+            for file in question.inventory.files
+            if (role := question.roles.get(file.path)) is not None
+            and role.required
+            and coverage.of_file(file, question.sm, question.driver).mode == coverage.JIT
+        ]
+        status = Status.FAIL if waits else Status.WARN
+        whose = f", as {waits[0]} needs" if waits else ""
+        message = f"{driver_facts.PTX_COMPILER} is not here: no PTX can be compiled{whose}"
+        yield CHECK.finding("driver", status, message, remedy=remedy, domain=Domain.HOST,
+                            evidence={"absent": told.absent, "files": tuple(waits)})  # fmt: skip
+    if driver_facts.MANAGEMENT in told.absent and asks:
+        message = f"{driver_facts.MANAGEMENT} is not here: {asks[0]} finds no card without it"
+        yield CHECK.finding("driver", Status.FAIL, message, remedy=remedy, domain=Domain.HOST,
+                            evidence={"absent": told.absent})  # fmt: skip
 
 
 def _facts(executed: Executed) -> dict[str, Json]:
@@ -114,9 +145,11 @@ CHECK = Check(
     how=(
         "Asks the driver for its cards without PyTorch, then PyTorch for the first of them, and "
         "starts a kernel. What keeps either from it is told with whose fault it is: no driver, a "
-        "stub of libcuda, CUDA_VISIBLE_DEVICES, a driver older than PyTorch's CUDA, a PyTorch "
+        "stub of libcuda, a node or a library of the driver that a container was not given, "
+        "CUDA_VISIBLE_DEVICES, a driver older than PyTorch's CUDA, a PyTorch "
         "without CUDA, memory that others hold."
     ),
+    classes=("D4", "E1", "E3", "E4", "F2", "F4", "K"),
     remedy="Follow the finding: it names what stands between the environment and the card.",
     runs=("ops",),
     run=_run,

@@ -78,6 +78,8 @@ class Check:
     """How it looks, in a few sentences, for `envcheck explain`."""
     remedy: str
     """What to do when it fails, in general; findings carry the exact command."""
+    classes: tuple[str, ...] = ()
+    """The failure classes that it finds, by their ids in `core.failure_classes`."""
     required: bool = False
     """True when a report in which it found nothing to look at is inconclusive."""
     assurance: Assurance = Assurance.SCANNED

@@ -35,6 +35,7 @@ CHECK = Check(
         "of every element is measured in units of a bound that follows from dtype and length of "
         "the sum (Higham); exact results must be exact."
     ),
+    classes=("D1", "H1", "H2", "I1"),
     remedy="Try another card of the kind; if it fails there too, install another PyTorch.",
     assurance=Assurance.EXECUTED,
     runs=("ops",),

@@ -85,6 +85,7 @@ CHECK = Check(
         "the target, loads it, and reads the built file: some setups drop an architecture that "
         "they do not know without an error."
     ),
+    classes=("A2", "A4"),
     remedy="Give the toolchain an nvcc of the CUDA release that PyTorch was made with.",
     assurance=Assurance.COMPILED,
     run=_run,

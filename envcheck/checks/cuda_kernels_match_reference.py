@@ -28,6 +28,7 @@ CHECK = Check(
         "Loads the extension that nvcc built, launches its kernel in each dtype at sizes with "
         "tails, and compares as for operations. Where nothing could be built that is said."
     ),
+    classes=("I1",),
     remedy="Correct the kernel, or build it for the card's own architecture.",
     runs=("cuda",),
     run=_run,

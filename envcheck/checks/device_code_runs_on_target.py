@@ -132,6 +132,7 @@ CHECK = Check(
         "stubs without kernels and LTO-IR do not count. Of packages that ship one library per "
         "CUDA version, only the one that would be loaded decides."
     ),
+    classes=("A1", "A2", "A4", "D3", "E2", "M"),
     remedy="Install a build of the package with code for the card, or rebuild it for that SM.",
     required=True,
     run=_run,

@@ -53,6 +53,7 @@ CHECK = Check(
         "before and after, and those that nothing of PyTorch's holds: what grows in each of the "
         "calls is lost for good. Where others are on the card it is a warning."
     ),
+    classes=("G2",),
     remedy="Update what leaks; a job of hours ends for lack of memory.",
     runs=("ops",),
     run=_run,

@@ -89,6 +89,7 @@ CHECK = Check(
         "NVIDIA_VISIBLE_DEVICES is read by the container runtime's rules. Class F4. Whether "
         "the cards that are named exist is only known on the machine."
     ),
+    classes=("F4",),
     remedy="Unset the variable, or give it what `nvidia-smi -L` lists.",
     run=_run,
 )

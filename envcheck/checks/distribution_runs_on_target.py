@@ -96,6 +96,7 @@ CHECK = Check(
         "driver compiles at first use, missing when one has neither. A RECORD that cannot be "
         "parsed is named: the files of that distribution are judged as files of none."
     ),
+    classes=("A2",),
     remedy="Install a build of the distribution for the card.",
     run=_run,
 )

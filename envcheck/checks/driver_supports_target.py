@@ -183,6 +183,7 @@ CHECK = Check(
         "(NVIDIA_REQUIRE_CUDA) is compared too: whether the runtime would refuse that driver, and "
         "whether it lets in hosts whose driver is too old for the content. Classes E1, E2, E3."
     ),
+    classes=("A5", "E1", "E2", "E3"),
     remedy="Use a host with a newer driver, or packages built with an older CUDA.",
     run=_run,
 )

@@ -125,6 +125,7 @@ CHECK = Check(
         "variant, for this one. Code for one SM only (`a`, `f`) and NVIDIA's own libraries, which "
         "choose among single-SM kernels at run time, are by design and not counted."
     ),
+    classes=("A3",),
     remedy="Rebuild every source file of the library with the same list of architectures.",
     run=_run,
 )

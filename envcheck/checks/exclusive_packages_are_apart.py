@@ -77,8 +77,8 @@ def _of_group(row: Exclusive, group: list[Package], installed: Installed) -> Fin
         message += f"; those of {', '.join(lost)} are lost"
         if needers:
             message += f", which {', '.join(sorted(needers))} needs"
-    keep = tuple(owners.name(o) for o in (card or lost or _preferred(names, installed)))[:1]
-    drop = tuple(sorted(owners.name(o) for o in names if owners.name(o) not in keep))
+    keep = tuple(card or lost or _preferred(names, installed))[:1]
+    drop = tuple(sorted(names - set(keep)))
     return CHECK.finding(
         row.what,
         Status.FAIL if broken else Status.WARN,
@@ -114,6 +114,7 @@ CHECK = Check(
         "as far as RECORD tells; else it warns. Classes I2 and C3: only the CPU provider is left, "
         "and nothing says so."
     ),
+    classes=("C3", "D2"),
     remedy="Uninstall all of them and install the one that is needed.",
     run=_run,
 )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from envcheck.checks import commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
-from envcheck.checks.remedies import owner, reinstall
+from envcheck.checks.remedies import owner
 from envcheck.core.linking import MissingLibrary, Opened, Unresolved
 from envcheck.core.model import Finding, Json, Status
 
@@ -117,7 +118,7 @@ def _put_back(path: str, question: Question) -> str:
     linked = question.inventory.linked
     folder = path.rpartition("/")[0]
     if package:
-        return reinstall(package, question)
+        return commands.again(package, question)
     if linked is not None and folder in (p.rstrip("/") for p in linked.library_path):
         return f"take {folder} off LD_LIBRARY_PATH"
     return f"remove {path}, which no distribution owns, or put a whole one there"
@@ -225,7 +226,11 @@ def _library(question: Question, opened: Opened, lacking: list[MissingLibrary]) 
         )
     package = owner(opened.path, question)
     remedy = f"install what has {first.name}"
-    if package:
+    torchs = [lib for lib in lacking if "torch" in (package, owner(lib.by, question))]
+    brings = dict.fromkeys(commands.for_torchs_library(lib.name, question) for lib in torchs)
+    if first in torchs and "" not in brings:
+        remedy = "; ".join(brings)
+    elif package:
         remedy = f"pip install --upgrade --force-reinstall {package}, or {remedy}"
     return f"needs {first.name}{more}, which is not there{by}", remedy
 
@@ -235,7 +240,7 @@ def _reinstall(question: Question, opened: Opened) -> str:
     if not package:
         return "build it again in this environment"
     if package == "torch":
-        return reinstall(package, question)
+        return commands.again(package, question)
     if package in _FAMILY:
         return f"pip install --upgrade --force-reinstall {package}"
     return f"pip install --force-reinstall --no-build-isolation --no-binary {package} {package}"
@@ -274,6 +279,7 @@ CHECK = Check(
         "`undefined symbol`. Nothing is imported. The driver's libraries are the host's and are "
         "not missed (classes C1 and D3)."
     ),
+    classes=("C1", "D3"),
     remedy="Install the extension's build for this PyTorch and CUDA, or build it here.",
     run=_run,
 )

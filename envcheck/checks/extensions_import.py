@@ -122,6 +122,7 @@ CHECK = Check(
         "files, and imports each in a process of its own: one that crashes, calls exit(1) or lacks "
         "a library costs its own finding. Its smoke test needs the card."
     ),
+    classes=("B2",),
     remedy="Read the last lines of its build, or the message of its import.",
     run=_run,
 )

@@ -55,6 +55,7 @@ CHECK = Check(
         "and backward, and the functions that envcheck.toml names, each extension in a process of "
         "its own. An installed package with device code that nothing covers is a warning."
     ),
+    classes=("H1", "I1"),
     remedy="Install a build for this PyTorch and card, or name a smoke test for what is not covered.",
     runs=("extensions",),
     run=_run,

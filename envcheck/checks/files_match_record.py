@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks.check import Check, Question
 from envcheck.core.installed import Differing, End, Records, is_aside, is_vital
 from envcheck.core.model import Finding, Json, Status
@@ -87,7 +88,7 @@ def _of(differing: Differing, end: End | None) -> Finding | None:
         differing.owner,
         Status.FAIL if broken else Status.WARN,
         message,
-        remedy=f"pip install --force-reinstall --no-deps '{name}=={version}'",
+        remedy=commands.again_as(name, version),
         evidence=evidence,
     )
 
@@ -127,6 +128,7 @@ CHECK = Check(
         "that several packages own are judged by one-distribution-owns-each-file, and data "
         "that is gone is no fault."
     ),
+    classes=("D4",),
     remedy="Install the package again.",
     run=_run,
 )

@@ -40,6 +40,7 @@ CHECK = Check(
     id="first-kernel-starts-soon",
     claim="The first kernel runs within a minute of the start of a process.",
     how="Measures the time from the driver's start to the end of the first kernel, and first calls.",
+    classes=("I2",),
     remedy="Install a build that holds machine code for the card.",
     runs=("ops",),
     run=_run,

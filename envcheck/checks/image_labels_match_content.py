@@ -151,6 +151,7 @@ CHECK = Check(
         "variables, which images inherit, warn. A name with a digest must be the image that was "
         "looked at; of a name without one the digest is told, because a tag moves. Class F1."
     ),
+    classes=("F1",),
     remedy="Pin an image by digest, and judge what is in it.",
     run=_run,
 )

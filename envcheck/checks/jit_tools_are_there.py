@@ -172,6 +172,7 @@ CHECK = Check(
         "without it, and warns where the package merely can compile. Triton compiles its "
         "launcher in every release up to 3.9; up to 3.5 it also needs `libcuda.so`."
     ),
+    classes=("B2", "B3"),
     remedy="Install what is missing, or start from an image for development.",
     run=_run,
 )

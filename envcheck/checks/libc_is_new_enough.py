@@ -80,6 +80,7 @@ CHECK = Check(
         "which the loader finds for it defines. A newer one ends in `version GLIBC_2.38 not "
         "found`; an older libstdc++ that comes first on the loader's path is named (class C5)."
     ),
+    classes=("C5",),
     remedy="Use a newer base image, or take the older copy off the loader's path.",
     run=_run,
 )

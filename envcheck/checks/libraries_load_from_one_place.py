@@ -138,6 +138,7 @@ CHECK = Check(
         "compatibility on a card that refuses it are faults (classes D1, D2 and E3), as is a file "
         "of that name that is no library: the loader ends there."
     ),
+    classes=("D1", "D2", "E3"),
     remedy="Take the folder that brings the other copy off LD_LIBRARY_PATH.",
     run=_run,
 )

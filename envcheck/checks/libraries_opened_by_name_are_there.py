@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
@@ -39,7 +40,7 @@ def _judge(question: Question, opener: str, every: list[ByName]) -> Finding:
     if "cudnn-jit" in package:
         # That package compiles all engines at run time, and brings no others.
         return CHECK.finding(opener, Status.WARN, message, required=False, evidence=evidence)
-    remedy = f"pip install --force-reinstall {package}" if package else ""
+    remedy = commands.again(package, question) if package else ""
     return CHECK.finding(opener, Status.FAIL, message, remedy=remedy, evidence=evidence)
 
 
@@ -52,6 +53,7 @@ CHECK = Check(
         "that asks. One that is missing is noticed at the first operation that needs it, not at "
         "import (class D4)."
     ),
+    classes=("D1", "D4"),
     remedy="Reinstall the package that the library belongs to.",
     run=_run,
 )

@@ -87,6 +87,7 @@ CHECK = Check(
         "attention and extensions; and keeps warnings and log lines that speak of falling back, "
         "skipping, or not recognizing something."
     ),
+    classes=("H1", "I2"),
     remedy="Install what the warning misses, or a build with CUDA.",
     runs=("ops",),
     run=_run,

@@ -72,6 +72,7 @@ CHECK = Check(
         "have no such text: nothing is said of them. PyTorch made for NumPy 1 warns, since it "
         "goes on without NumPy. Class C4."
     ),
+    classes=("C4",),
     remedy="Install a NumPy that the modules were compiled for, or newer builds of them.",
     run=_run,
 )

@@ -97,6 +97,7 @@ CHECK = Check(
         "with the releases that know it: what makes a build from source refuse. It fails where "
         "an installed package builds its kernels at first use, and warns otherwise."
     ),
+    classes=("B2",),
     remedy="Install nvcc of PyTorch's CUDA release, and a gcc that it takes.",
     run=_run,
 )

@@ -127,8 +127,8 @@ def _overlap(overlap: Overlap, installed: Installed) -> Finding | None:
     )
     if broken or needers:
         message += f", and {', '.join(needers)} needs {', '.join(map(owners.name, lost))}"
-    keep = tuple(sorted({owners.name(o) for o in overlap.owners if not lost or o in lost}))[:1]
-    drop = tuple(sorted({owners.name(o) for o in overlap.owners} - set(keep)))
+    keep = tuple(sorted(o for o in overlap.owners if not lost or o in lost))[:1]
+    drop = tuple(sorted(set(overlap.owners) - set(keep)))
     return CHECK.finding(
         names,
         Status.FAIL if broken else Status.WARN,
@@ -159,6 +159,7 @@ CHECK = Check(
         "package that is imported before an installed one warns. Classes D1, "
         "D3 and C3."
     ),
+    classes=("C3", "D1", "D3"),
     remedy="Uninstall all owners and install again the one that is needed.",
     run=_run,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks import pins
+from envcheck.checks import commands, pins
 from envcheck.core.installed import Installed, Overlap
 
 
@@ -33,6 +33,6 @@ def decides(paths: str, needers: set[str] | list[str]) -> bool:
 
 
 def reinstall(keep: tuple[str, ...], drop: tuple[str, ...]) -> str:
-    """Return the commands that leave one owner of the files, with its own content."""
-    kept = " ".join(keep)
-    return f"pip uninstall -y {' '.join(drop)}; pip install --force-reinstall --no-deps {kept}"
+    """Return the commands that leave one owner of the files, in its release, with its own content."""
+    kept = "; ".join(commands.again_as(name(owner), owner.partition(" ")[2]) for owner in keep)
+    return f"pip uninstall -y {' '.join(map(name, drop))}; {kept}"

@@ -36,8 +36,9 @@ class Pin:
 
     @property
     def wanted(self) -> str:
-        """`torch==2.4.1`, as one would ask pip for it."""
-        return f"{self.name}{self.requirement.specifier}"
+        """`torch==2.4.1`, as one would ask pip for it; extras too, which may be all of it."""
+        extras = ",".join(sorted(self.requirement.extras))
+        return f"{self.name}{f'[{extras}]' if extras else ''}{self.requirement.specifier}"
 
     @property
     def met(self) -> bool:

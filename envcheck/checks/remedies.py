@@ -40,15 +40,6 @@ def for_triton(sm: Sm) -> str:
     return f"pip install --upgrade 'torch>={least}'" if least in known else ""
 
 
-def reinstall(package: str, question: Question) -> str:
-    """Return the command that puts the files of an installed distribution back as they were."""
-    environment = question.inventory.environment
-    distributions = environment.distributions if environment is not None else ()
-    version = next((d.version for d in distributions if d.name == package), "unknown")
-    pinned = package if version == "unknown" else f"{package}=={version}"
-    return f"pip install --force-reinstall --no-deps '{pinned}'"
-
-
 def unshadow(shadow: Shadow) -> str:
     """Say how the installed package is imported again."""
     inside = shadow.path.rpartition("/")[0].removesuffix(f"/{shadow.module}")

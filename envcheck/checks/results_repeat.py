@@ -54,6 +54,7 @@ CHECK = Check(
         "operations sum by atomics; of others a difference is a race or memory that nothing wrote. "
         "Of kernels and extensions, which document no such thing, it is a warning."
     ),
+    classes=("I1",),
     remedy="Look for a race, or for memory that is read before it is written.",
     runs=("ops",),
     run=_run,

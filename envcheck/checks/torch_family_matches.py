@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envcheck.checks import pins
+from envcheck.checks import commands, pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY
 from envcheck.core.installed import Installed, Package
@@ -85,7 +85,7 @@ def _by_table(package: Package, torch: Package) -> Iterator[_Fault]:
     have, mine = _plain(torch.version), _plain(package.version)
     compiled, python = TORCHAO.get(mine, ((), ()))
     least = TORCHAO_LEAST.get(mine)
-    remedy = f"pip install the torchao that is made for torch {have} (pytorch/ao#2919 lists them)"
+    remedy = _torchao(have)
     if compiled and have not in compiled and _minor(have) not in map(_minor, compiled):
         message = f"its C++ kernels are made for torch {', '.join(compiled)}, this is {have}"
         if have in python:
@@ -94,6 +94,17 @@ def _by_table(package: Package, torch: Package) -> Iterator[_Fault]:
     if least is not None and _numbers(have) < _numbers(least):
         message = f"takes its C++ kernels with torch {least} and newer only, this is {have}"
         yield _Fault(Status.WARN, message, remedy)
+
+
+def _torchao(torch: str) -> str:
+    """Return the command for a torchao whose C++ kernels are made for that release."""
+    for version, (compiled, _) in TORCHAO.items():
+        if torch in compiled:
+            return f"pip install 'torchao=={version}'"
+    for version, least in TORCHAO_LEAST.items():
+        if _numbers(torch) >= _numbers(least):
+            return f"pip install 'torchao>={version}'"
+    return f"use the torchao that is made for torch {torch}: pytorch/ao#2919 lists them"
 
 
 def _by_label(package: Package, torch: Package, environment: Environment) -> Iterator[_Fault]:
@@ -107,7 +118,8 @@ def _by_label(package: Package, torch: Package, environment: Environment) -> Ite
         words = {True: "the C++11 ABI", False: "the old C++ ABI"}
         message = f"compiled for {words[bool(said.cxx11_abi)]}, torch has {words[bool(abi)]}"
         yield _Fault(Status.FAIL, message, remedy)
-    yield from _by_cuda(said, torch, facts, remedy)
+    for_cuda = commands.of_cuda(package.name, package.version, facts.cuda if facts else None)
+    yield from _by_cuda(said, torch, facts, for_cuda or remedy)
 
 
 def _by_cuda(said: Local, torch: Package, facts: Torch | None, remedy: str) -> Iterator[_Fault]:
@@ -136,7 +148,7 @@ def _minor(version: str) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return major and minor; what follows may be `0a0` of a build from source."""
-    return tuple(int(part) for part in _minor(version).split(".") if part.isdigit())
+    return tuple(int(part) for part in _minor(version).split(".") if part.isdecimal())
 
 
 CHECK = Check(
@@ -150,6 +162,7 @@ CHECK = Check(
         "C++ ABI. An extension has no ABI promise across PyTorch releases: it fails to load, or "
         "`operator torchvision::nms does not exist`. Class C3."
     ),
+    classes=("C3",),
     remedy="Install the releases that belong together, in one command and from one index.",
     run=_run,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.checks import commands
 from envcheck.checks.check import Check, Question
-from envcheck.checks.remedies import reinstall, unshadow
+from envcheck.checks.remedies import unshadow
 from envcheck.core import coverage
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.installed import Shadow
@@ -48,7 +49,7 @@ def _run(question: Question) -> Iterator[Finding]:
             subject,
             Status.ERROR,
             f"{_LIBRARY} {broken}{_instead(shadow)}",
-            remedy=unshadow(shadow) if shadow else reinstall("torch", question),
+            remedy=unshadow(shadow) if shadow else commands.again("torch", question),
             evidence=facts,
         )
         return
@@ -91,7 +92,7 @@ def _unread(environment: Environment | None, shadow: Shadow | None, question: Qu
             f"torch {torch.version}",
             Status.ERROR,
             "torch/__init__.py or torch/version.py is missing or damaged: nothing tells its CUDA",
-            remedy=reinstall("torch", question),
+            remedy=commands.again("torch", question),
         )
     return CHECK.skip("torch", "PyTorch is not installed in what was looked at")
 
@@ -133,6 +134,7 @@ CHECK = Check(
         "`import torch` takes, be it installed or not. A card may "
         "be too new for a build, or too old for it."
     ),
+    classes=("A1", "A5"),
     remedy="Install a PyTorch build whose wheels hold code for the card.",
     run=_run,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.checks import remedies
+from envcheck.checks import commands, remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import cuda, triton_tools
 from envcheck.core.model import Domain, Finding, Status
@@ -26,7 +26,7 @@ def _run(question: Question) -> Iterator[Finding]:
             subject,
             Status.WARN,
             "its bundled ptxas is missing or unknown",
-            remedy="pip install --force-reinstall triton",
+            remedy=commands.again_as("triton", triton.version),
             evidence={"target": str(code)},
         )
         return
@@ -61,6 +61,7 @@ CHECK = Check(
         "that Triton's own rule takes for the card (ptxas-blackwell beside ptxas from 3.3 on), "
         "and compares it with the first CUDA release whose tools know the target."
     ),
+    classes=("B1",),
     remedy="Install the Triton that belongs to a PyTorch made for the card.",
     run=_run,
 )

@@ -120,6 +120,7 @@ CHECK = Check(
         "What a configuration's failure costs follows Triton's autotuner: it passes over those "
         "that run out of resources, and nothing else."
     ),
+    classes=("B1",),
     remedy="Install the Triton that belongs to a PyTorch made for the card.",
     assurance=Assurance.COMPILED,
     run=_run,

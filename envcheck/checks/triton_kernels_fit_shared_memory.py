@@ -61,6 +61,7 @@ CHECK = Check(
         "Adds what a block takes by its cubin and what its launch asks for, for each compiled "
         "configuration, and compares it with the most that one block may have on the card."
     ),
+    classes=("G1",),
     remedy="Give the kernel a configuration with smaller blocks or fewer stages.",
     assurance=Assurance.COMPILED,
     run=_run,

@@ -113,6 +113,7 @@ CHECK = Check(
         "memory must be refused by it, and one that was found to fit must run: prediction and "
         "outcome stand beside each other in the evidence."
     ),
+    classes=("H2", "I1"),
     remedy="Correct the kernel, or leave out the configurations that the finding names.",
     runs=("triton",),
     run=_run,

@@ -82,6 +82,7 @@ CHECK = Check(
         "Compares the version of triton with the Requires-Dist line of torch. Another Triton "
         "breaks torch.compile, often only at its first use."
     ),
+    classes=("C3",),
     remedy="Install the pinned Triton.",
     run=_run,
 )

@@ -140,6 +140,7 @@ CHECK = Check(
         "library that bitsandbytes has, and a switch that is tested for presence must not be "
         "set to 0. It fails where an installed package ends with it, and warns otherwise."
     ),
+    classes=("A4", "B2", "B3"),
     remedy="Unset the variable, or correct it.",
     run=_run,
 )

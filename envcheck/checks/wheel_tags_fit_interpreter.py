@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envcheck.checks import pins
+from envcheck.checks import commands, pins
 from envcheck.checks.check import Check, Question
 from envcheck.core.installed import Foreign, Installed, Package
 from envcheck.core.model import Environment, Finding, Status
@@ -55,7 +55,7 @@ def _of_tags(package: Package, environment: Environment, installed: Installed) -
     foreign = any(f.owner == subject and not _others_load(f, installed, environment)
                   for f in installed.foreign)  # fmt: skip
     hard = Status.FAIL if foreign else Status.WARN
-    remedy = f"pip install --force-reinstall --no-deps '{package.name}=={package.version}'"
+    remedy = commands.again_as(package.name, package.version)
     evidence = {"tags": package.tags, "python": environment.python, "libc": environment.libc}
     if not pairs:
         return  # tags that cannot be read say nothing
@@ -142,7 +142,7 @@ def _of_suffix(installed: Installed, environment: Environment) -> Iterator[Findi
                 f"{foreign.paths[0]}: no extension module of it has a suffix that Python "
                 f"{environment.python} loads"
             )
-            remedy = f"pip install --force-reinstall --no-deps '{name}=={version}'"
+            remedy = commands.again_as(name, version)
             yield CHECK.finding(foreign.owner, Status.FAIL, message, remedy=remedy,
                                 evidence={"suffix": foreign.suffix, "paths": foreign.paths})  # fmt: skip
 
@@ -174,6 +174,7 @@ CHECK = Check(
         "the C library, which is an upper bound, and Requires-Python. Class C4: files of one image's Python were "
         "copied into another's."
     ),
+    classes=("C4",),
     remedy="Install the packages with the Python that is to run them.",
     run=_run,
 )

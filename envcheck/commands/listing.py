@@ -7,7 +7,6 @@ import sys
 
 from envcheck.commands.documents import write
 from envcheck.core import codec
-from envcheck.errors import UsageError
 
 
 def targets(options: argparse.Namespace) -> int:
@@ -26,6 +25,7 @@ def targets(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """Say what a check claims, how it looks, and what to do."""
+    from envcheck import choosing
     from envcheck.checks import CHECKS
     from envcheck.output import explanation
 
@@ -34,7 +34,6 @@ def explain(options: argparse.Namespace) -> int:
         return 0
     found = next((c for c in CHECKS if c.id == options.check), None)
     if found is None:
-        message = f"no check is named {options.check!r}"
-        raise UsageError(message, remedy=f"one of {', '.join(c.id for c in CHECKS)}")
+        raise choosing.unknown(options.check, asked_by="envcheck explain")
     explanation.render(found, sys.stdout)
     return 0

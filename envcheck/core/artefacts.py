@@ -42,24 +42,30 @@ class Marked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """One safetensors file with LoRA weights, of which the header was read."""
+    """One safetensors file with LoRA weights, or with the name under which PEFT looks for them."""
 
     path: str
     pairs: int = 0
     """Modules that have both a `lora_A` and a `lora_B`."""
-    configured: bool = False
-    """Whether PEFT's `adapter_config.json` lies beside it."""
-    rank: int | None = None
-    """`r` of that file, where no other rank is set for single modules."""
+    others: int = 0
+    """Tensors beside those: of modules saved whole, biases, magnitudes."""
+    for_peft: bool = False
+    """Whether it has the one name under which PEFT looks for weights."""
+    settings: str | None = None
+    """What PEFT's `adapter_config.json` beside it says, as JSON; see `core.adapter_settings`."""
+    unconfigured: str | None = None
+    """Why there are no settings."""
     marks: tuple[Marked, ...] = ()
     zero: int = 0
-    """How many of its `lora_B` are zero throughout."""
+    """Modules of which one side is zero throughout, so that its product is."""
     unread: int = 0
-    """How many of them were not read, because that much is never read."""
+    """Tensors that were not read, because that much is never read."""
+    unmatched: bool = False
+    """Whether a pattern of the settings took too long to be compared with the modules."""
     base: str | None = None
     """The folder of the base model, where one on this machine is named and could be read."""
-    unmatched: Marked | None = None
-    """Modules that this base model does not have."""
+    unlike_base: tuple[Marked, ...] = ()
+    """Names that this base model does not have, or has beside them."""
     problem: str | None = None
 
 

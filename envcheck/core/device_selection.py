@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_INDEX = re.compile(r"\d{1,4}")
-_LEADING = re.compile(r"\+?(\d{1,9})")
+_INDEX = re.compile(r"[0-9]{1,4}")
+_LEADING = re.compile(r"\+?([0-9]{1,9})")
 _GPU = re.compile(r"GPU-[0-9a-f][0-9a-f-]{0,35}", re.IGNORECASE)
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_MIG = re.compile(rf"MIG-(?:[0-9a-f][0-9a-f-]{{0,35}}|GPU-{_UUID}/\d+/\d+)", re.IGNORECASE)
-_SLICE = re.compile(r"\d+:\d+")
-_CDI = re.compile(r"[a-z0-9.]+\.com/[a-z]+=[\w.:-]+", re.IGNORECASE)
+_MIG = re.compile(rf"MIG-(?:[0-9a-f][0-9a-f-]{{0,35}}|GPU-{_UUID}/[0-9]+/[0-9]+)", re.IGNORECASE)
+_SLICE = re.compile(r"[0-9]+:[0-9]+")
+_CDI = re.compile(r"[a-z0-9.]+\.com/[a-z]+=[\w.:-]+", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _ending(entry: str, kind: str | None, first: str | None, before: int) -> str
     left = f"only the {before} before it are visible" if before else "no card is visible"
     if kind is not None:
         return f"{entry!r} is of another form ({kind}) than what stands before it ({first}): {left}"
-    if re.fullmatch(r"-\d+", entry):
+    if re.fullmatch(r"-[0-9]+", entry):
         return f"{entry} ends the list: {left}"
     if entry.lower() in ("all", "none", "void", "nodevfiles"):
         return f"{entry!r} is a word of NVIDIA_VISIBLE_DEVICES, not of this variable: {left}"

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PTX_COMPILER = "libnvidia-ptxjitcompiler.so.1"
+"""libcuda opens it to compile PTX."""
+MANAGEMENT = "libnvidia-ml.so.1"
+"""NVML, which nvidia-smi and packages open that ask for cards without CUDA."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverCard:
@@ -24,7 +29,7 @@ class DriverCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverFacts:
-    """What libcuda answered; no other library was asked."""
+    """What libcuda answered; of other libraries it is only known whether they are there."""
 
     missing: str | None = None
     """Why libcuda could not be opened; None where it could."""
@@ -38,3 +43,5 @@ class DriverFacts:
     """`580.159.04`: the version of the kernel module; None where no file tells it."""
     cards: tuple[DriverCard, ...] = ()
     """In the order of the driver; empty unless cuInit returned 0."""
+    absent: tuple[str, ...] = ()
+    """Libraries of the driver that others open by name, and that the loader does not find."""

@@ -79,6 +79,18 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedMemory:
+    """The folder through which processes of one job share memory: `/dev/shm`."""
+
+    path: str
+    exists: bool
+    writable: bool = False
+    """Whether this user may make files there."""
+    size: int | None = None
+    """Bytes of its file system, used or not; None where it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
     """One variable that names something, of a fixed list; values are paths, flags or arch lists."""
 
@@ -108,4 +120,6 @@ class Tools:
     home: bool = True
     """Whether this user has a home folder that is named by HOME or the user database."""
     folders: tuple[Folder, ...] = ()
+    shared: SharedMemory | None = None
+    """None where it was not looked for."""
     named: tuple[Named, ...] = ()

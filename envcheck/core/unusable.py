@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from envcheck.core.cards import Cards
@@ -48,6 +49,9 @@ _CODES = {
 }
 _NO_DEVICE = (0, 100, 101)
 """What cuInit returns where it finds none; 0 with an empty list is the same."""
+_UNKNOWN = (304, 999)
+"""What it returns where the operating system refused it something."""
+_UVM = "/dev/nvidia-uvm"
 
 
 def unusable(cards: Cards) -> Cause | None:
@@ -66,9 +70,23 @@ def unusable(cards: Cards) -> Cause | None:
         message = f"CUDA_VISIBLE_DEVICES={shown} names no card of this machine, so none is seen"
         remedy = "unset CUDA_VISIBLE_DEVICES (nvidia-smi -L lists what may stand there)"
         return Cause(message, remedy, Domain.JOB)
+    if told.init in (*_NO_DEVICE, *_UNKNOWN) and _lacks_uvm(cards):
+        message = "the card's node is here, but /dev/nvidia-uvm is not, which CUDA opens"
+        remedy = "nvidia-modprobe -u -c=0 on the host"
+        if cards.in_container:
+            remedy += "; then start the container with --gpus all, or with --device /dev/nvidia-uvm"
+        return Cause(message, remedy, Domain.HOST)
     if told.init in _NO_DEVICE:
         return _no_device(cards)
     return _of_code(told)
+
+
+def _lacks_uvm(cards: Cards) -> bool:
+    return _has_card(cards) and _UVM not in cards.nodes
+
+
+def _has_card(cards: Cards) -> bool:
+    return any(re.fullmatch(r"/dev/nvidia[0-9]+", node) for node in cards.nodes)
 
 
 def _of_code(told: DriverFacts) -> Cause:
@@ -96,7 +114,7 @@ def _no_library(cards: Cards) -> Cause:
 
 
 def _no_device(cards: Cards) -> Cause:
-    if not any(node[len("/dev/nvidia") :].isdigit() for node in cards.nodes):
+    if not _has_card(cards):
         message = "the driver is here, but no card: there is no /dev/nvidia0"
         return Cause(message, "start the container with --gpus all", Domain.HOST)
     message = "the driver finds no card that it can use (CUDA_ERROR_NO_DEVICE)"

@@ -130,7 +130,7 @@ def _require_version(python: str) -> None:
         return
     said = ask(python, "import sys; print('%d.%d' % sys.version_info[:2])")
     major, _, minor = said.partition(".")
-    if not (major.isdigit() and minor.isdigit()):
+    if not (major.isdecimal() and minor.isdecimal()):
         message = f"{python}: is not a Python interpreter"
         raise FileUnavailable(message, remedy=_REMEDY)
     if (int(major), int(minor)) < (3, 10):

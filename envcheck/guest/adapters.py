@@ -1,254 +1,109 @@
-"""LoRA adapters in safetensors files: what their keys say, read from the header alone.
+"""LoRA adapters in safetensors files: what their keys, values and settings say.
 
-The format: eight bytes of length, that many bytes of JSON, then the tensors (safetensors' own
-description). Of the tensors only those called `lora_B` are read, up to the first byte that is
-not zero, since training starts with zeros there: an adapter that still has them changes nothing.
+The header tells the keys (`envcheck.guest.safetensors`). Of the tensors those called `lora_A` and
+`lora_B` are read: training starts with zeros in one of them, so an adapter that still has them
+changes nothing, and a training that went wrong leaves NaN.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO
 
+from envcheck.core import adapter_settings
 from envcheck.core.artefacts import Adapter, Marked
+from envcheck.guest import adapter_base, adapter_config, adapter_keys, safetensors, tensor_values
+from envcheck.guest.adapter_config import Config
+from envcheck.guest.adapter_keys import NOT_FINITE, Keys
 from envcheck.guest.reading import open_regular
 
-# Marks: keys that PEFT does not look for, in the order in which they are told.
-WRAPPED, DOUBLED, NAMED, BARE = "wrapped", "doubled-prefix", "adapter-name", "no-prefix"
-SINGLE, RANKED = "no-partner", "other-rank"
-
-_PREFIX = "base_model.model."
-# What torch.compile, DDP, FSDP and activation checkpointing put between the names of modules.
-_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-_LORA = re.compile(r"^(?P<module>.+)\.lora_(?P<side>[AB])(?P<named>(?:\.[^.]+)*?)\.weight$")
-_MAX_HEADER = 100_000_000  # safetensors' own limit
+PEFTS_NAME = "adapter_model.safetensors"
 _MAX_READ = 1 << 30
-_PIECE = 1 << 20
-_MAX_CONFIG = 1 << 20
-# The bytes of 0.0 and of -0.0, whose sign alone is set; what else they make is hardly above zero.
-_ZEROS = b"\x00\x80"
-_MAX_KEY, _MAX_NAMES = 1024, 64
 
 
 def read(path: str, name: str) -> Adapter | None:
-    """Read one safetensors file, None for one without LoRA weights."""
+    """Read one safetensors file, None for one without LoRA weights that is not called as PEFT's."""
+    for_peft = os.path.basename(path) == PEFTS_NAME
     try:
         with open_regular(path) as handle:
-            size = os.fstat(handle.fileno()).st_size
-            header, start = _header(handle, size)
-            keys = {k: m for k in header if len(k) <= _MAX_KEY and (m := _LORA.match(k))}
-            if not keys:
+            keys = adapter_keys.group(safetensors.header(handle))
+            if not keys.found and not for_peft:
                 return None
-            return _adapter(path, name, header, keys, _zero(handle, header, keys, start))
-    except _Broken as error:
+            config = adapter_config.beside(path)
+            # Other libraries have a file of that name too, and none of them PEFT's types.
+            if not for_peft and "peft_type" not in (config.settings or {}):
+                config = Config(None)
+            return _adapter(path, keys, config, _values(handle, keys), name=name, for_peft=for_peft)
+    except safetensors.Broken as error:
         # Whether a file without a header that can be read is an adapter, its name must tell.
         called = os.path.basename(path).startswith("adapter_model")
-        return Adapter(path=name, problem=str(error)) if called else None
-    except (OSError, ValueError):
-        return None
-
-
-class _Broken(Exception):
-    """The header contradicts the format or the file."""
-
-
-def _header(handle: IO[bytes], size: int) -> tuple[dict[str, Any], int]:
-    length = int.from_bytes(handle.read(8), "little")
-    if size < 8 or length > min(size - 8, _MAX_HEADER):
-        message = f"safetensors header of {length} bytes in a file of {size}"
-        raise _Broken(message)
-    try:
-        data = json.loads(_exactly(handle, length))
-    except (ValueError, RecursionError):
-        message = "safetensors header: not JSON"
-        raise _Broken(message) from None
-    if not isinstance(data, dict):
-        message = "safetensors header: not an object"
-        raise _Broken(message)
-    data.pop("__metadata__", None)
-    start = 8 + length
-    for key, value in data.items():
-        begin, end = _offsets(value)
-        if not 0 <= begin <= end <= size - start:
-            message = f"tensor {key[:100]!r} ends past the end of the file: it was cut off"
-            raise _Broken(message)
-    return data, start
-
-
-def _offsets(value: Any) -> tuple[int, int]:
-    found = value.get("data_offsets") if isinstance(value, dict) else None
-    if isinstance(found, list) and len(found) == 2 and all(type(n) is int for n in found):
-        return found[0], found[1]
-    return 0, -1
-
-
-def _exactly(handle: IO[bytes], length: int) -> bytes:
-    """Read that many bytes: an unbuffered file may return fewer at a time."""
-    pieces = []
-    while length > 0 and (piece := handle.read(min(length, _PIECE))):
-        pieces.append(piece)
-        length -= len(piece)
-    return b"".join(pieces)
-
-
-def _zero(
-    handle: IO[bytes], header: Mapping[str, Any], keys: Mapping[str, re.Match[str]], start: int
-) -> tuple[int, int]:
-    """Return how many `lora_B` are all zero, and how many were not read."""
-    zero = unread = 0
-    left = _MAX_READ
-    for key, match in keys.items():
-        if match["side"] != "B":
-            continue
-        begin, end = _offsets(header[key])
-        if left <= 0:
-            unread += 1
-            continue
-        handle.seek(start + begin)
-        rest = end - begin
-        while rest > 0 and (piece := handle.read(min(rest, _PIECE))):
-            rest -= len(piece)
-            left -= len(piece)
-            if piece.translate(None, _ZEROS):
-                break
-        else:
-            zero += rest == 0
-    return zero, unread
+        return Adapter(path=name, for_peft=for_peft, problem=str(error)) if called else None
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+        return Adapter(path=name, for_peft=True, problem=why) if for_peft else None
 
 
 def _adapter(
     path: str,
+    keys: Keys,
+    config: Config,
+    values: tuple[list[str], list[str], int],
+    *,
     name: str,
-    header: Mapping[str, Any],
-    keys: Mapping[str, re.Match[str]],
-    zeros: tuple[int, int],
+    for_peft: bool,
 ) -> Adapter:
-    config = _config(os.path.join(os.path.dirname(path), "adapter_config.json"))
-    sides: dict[str, set[str]] = {}
-    for match in keys.values():
-        sides.setdefault(match["module"] + match["named"], set()).add(match["side"])
-    rank = config.get("r") if config is not None else None
-    single = (
-        rank if type(rank) is int and rank > 0 and not (config or {}).get("rank_pattern") else None
-    )
-    modules = [m["module"] for m in keys.values() if m["side"] == "B"]
-    base, unmatched = _against_base(path, config, modules)
+    zero, not_finite, unread = values
+    settings = config.settings
+    marks = list(adapter_keys.marks(keys, settings or {}))
+    if not_finite:
+        marks.append(Marked(mark=NOT_FINITE, count=len(not_finite), example=not_finite[0][:300]))
+    base: str | None = None
+    unlike: tuple[Marked, ...] = ()
+    unmatched = False
+    if settings is not None and _is_judged(settings):
+        told = adapter_keys.against(keys, settings)
+        unmatched = told is None
+        marks += told or ()
+        base, unlike = adapter_base.compare(path, settings, keys.modules, keys.whole)
     return Adapter(
         path=name,
-        pairs=sum(found == {"A", "B"} for found in sides.values()),
-        configured=config is not None,
-        rank=single,
-        marks=tuple(_marks(header, keys, sides, single)),
-        zero=zeros[0],
-        unread=zeros[1],
-        base=base,
+        pairs=sum(set(sides) == {"A", "B"} for sides in keys.sides.values()),
+        others=len(keys.others),
+        for_peft=for_peft,
+        settings=json.dumps(settings) if settings is not None else None,
+        unconfigured=config.problem,
+        marks=tuple(marks),
+        zero=len(zero),
+        unread=unread,
         unmatched=unmatched,
+        base=base,
+        unlike_base=unlike,
     )
 
 
-def _marks(
-    header: Mapping[str, Any],
-    keys: Mapping[str, re.Match[str]],
-    sides: Mapping[str, set[str]],
-    rank: int | None,
-) -> Iterator[Marked]:
-    """Yield what the keys have in common that should not be there."""
-    groups: dict[str, list[str]] = {
-        WRAPPED: [k for k in keys if set(_WRAPPERS) & set(k.split("."))],
-        DOUBLED: [k for k in keys if k.startswith(_PREFIX + _PREFIX)],
-        # PEFT itself takes `default`, the name that it gives where none is given.
-        NAMED: [k for k, m in keys.items() if m["named"] not in ("", ".default")],
-        BARE: [k for k in keys if not k.startswith("base_model.")],
-        SINGLE: [module for module, found in sides.items() if len(found) == 1],
-    }
-    if rank is not None:
-        groups[RANKED] = [
-            k for k, m in keys.items() if m["side"] == "A" and not _has_rank(header[k], rank)
-        ]
-    for mark, found in groups.items():
-        if found:
-            yield Marked(mark=mark, count=len(found), example=found[0][:300])
+def _is_judged(settings: dict[str, object]) -> bool:
+    """Say whether the modules can be compared with it: LoRA, and nothing that PEFT refuses."""
+    lora = adapter_settings.kind(settings) == adapter_settings.LORA
+    return lora and next(adapter_settings.faults(settings), None) is None
 
 
-def _has_rank(entry: Any, rank: int) -> bool:
-    shape = entry.get("shape") if isinstance(entry, dict) else None
-    if not isinstance(shape, list) or not shape or type(shape[0]) is not int:
-        return True
-    return shape[0] % rank == 0
-
-
-def _config(path: str) -> dict[str, Any] | None:
-    try:
-        if not os.path.isfile(path):
-            return None
-        with open_regular(path) as handle:
-            data = json.loads(_exactly(handle, _MAX_CONFIG))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _against_base(
-    path: str, config: dict[str, Any] | None, modules: list[str]
-) -> tuple[str | None, Marked | None]:
-    """Compare the adapter's modules with the base model that its configuration names."""
-    named = (config or {}).get("base_model_name_or_path")
-    if not isinstance(named, str) or not named:
-        return None, None
-    # A relative name is one of the folder that the job starts in, or of the adapter's.
-    for folder in (named, os.path.join(os.path.dirname(path), named)):
-        weights = _base_keys(folder)
-        if weights:
-            break
-    else:
-        return None, None
-    known = {key.rpartition(".")[0] for key in weights}
-    # Checkpoints and models differ in the first names: `h.0.attn` and `transformer.h.0.attn`.
-    ends = {end for module in known for end in _ends(module)}
-    missing = [m for m in modules if not _known(m.removeprefix(_PREFIX), known, ends)]
-    # Libraries rename modules when they load a checkpoint (transformers 5 joins experts), so a name
-    # that is new tells nothing, unless it differs from a known one by the number of its layer.
-    if len(missing) < len(modules) or any("experts" in m.split(".") for m in missing):
-        shapes = {_unnumbered(end) for end in ends}
-        missing = [m for m in missing if _unnumbered(m.removeprefix(_PREFIX)) in shapes]
-    mark = Marked(mark="not-in-base", count=len(missing), example=missing[0]) if missing else None
-    return folder, mark
-
-
-def _unnumbered(module: str) -> str:
-    return ".".join("#" if name.isdecimal() else name for name in module.split("."))
-
-
-def _ends(module: str) -> Iterator[str]:
-    names = module.split(".")
-    return (".".join(names[i:]) for i in range(min(len(names), _MAX_NAMES)))
-
-
-def _known(module: str, known: set[str], ends: set[str]) -> bool:
-    return module in ends or any(end in known for end in _ends(module))
-
-
-def _base_keys(folder: str) -> set[str]:
-    """Return the keys of a model's weights, from its index or its one file."""
-    index = _config_of_index(os.path.join(folder, "model.safetensors.index.json"))
-    if index:
-        return index
-    try:
-        with open_regular(os.path.join(folder, "model.safetensors")) as handle:
-            return set(_header(handle, os.fstat(handle.fileno()).st_size)[0])
-    except (OSError, ValueError, _Broken):
-        return set()
-
-
-def _config_of_index(path: str) -> set[str]:
-    try:
-        if not os.path.isfile(path):
-            return set()
-        with open_regular(path) as handle:
-            data = json.loads(_exactly(handle, _MAX_HEADER))
-        return set(data["weight_map"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return set()
+def _values(handle: IO[bytes], keys: Keys) -> tuple[list[str], list[str], int]:
+    """Return modules with a side of zeros, keys that are not finite, and how many were not read."""
+    zero: list[str] = []
+    not_finite: list[str] = []
+    unread, left = 0, _MAX_READ
+    for module, sides in keys.sides.items():
+        seen = []
+        for key in sides.values():
+            tensor = keys.tensors[key]
+            left -= tensor.end - tensor.begin
+            if left < 0:
+                unread += 1
+                continue
+            seen.append(tensor_values.look(handle, tensor))
+            if not seen[-1].finite:
+                not_finite.append(key)
+        if any(values.zero for values in seen):
+            zero.append(module)
+    return zero, not_finite, unread

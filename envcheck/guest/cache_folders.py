@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from envcheck.core.tools import Folder
+from envcheck.core.tools import Folder, SharedMemory
 from envcheck.guest.named_variables import visible
 
 _PLENTY = 1 << 30
@@ -57,6 +57,20 @@ def paths(*, cuda: str | None) -> Iterator[tuple[str, str, str]]:
     yield _one("extensions", "TORCH_EXTENSIONS_DIR", extensions, origin)
     yield _one("cuda", "CUDA_CACHE_PATH", os.path.join(user, ".nv", "ComputeCache"))
     yield _one("temporary", "TMPDIR", temporary)
+
+
+def shared_memory(path: str = "/dev/shm") -> SharedMemory:  # noqa: S108 - where glibc has it
+    """Return what is known of the folder for shared memory."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return SharedMemory(path=path, exists=os.path.lexists(path))
+    return SharedMemory(
+        path=path,
+        exists=True,
+        writable=os.access(path, os.W_OK | os.X_OK) and not status.f_flag & os.ST_RDONLY,
+        size=status.f_blocks * status.f_frsize or None,
+    )
 
 
 def _one(role: str, variable: str, default: str, origin: str = "default") -> tuple[str, str, str]:

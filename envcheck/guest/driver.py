@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from envcheck.core.driver_facts import DriverCard, DriverFacts
+from envcheck.core.driver_facts import MANAGEMENT, PTX_COMPILER, DriverCard, DriverFacts
 from envcheck.guest import nvidia_module
 
 LIBRARY = "libcuda.so.1"
@@ -98,7 +98,20 @@ def describe(library: str = LIBRARY) -> DriverFacts:
         cuda=_cuda(driver),
         module=nvidia_module.version(),
         cards=cards,
+        absent=tuple(name for name in (PTX_COMPILER, MANAGEMENT) if not _is_there(name)),
     )
+
+
+def _is_there(name: str) -> bool:
+    """Say whether the loader finds a library, under its soname or the driver's own version."""
+    version = nvidia_module.version()
+    for candidate in (name, f"{name.removesuffix('.1')}.{version}" if version else name):
+        try:
+            ctypes.CDLL(candidate)
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def _cuda(driver: Driver) -> str | None:

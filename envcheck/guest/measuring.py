@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,8 +13,10 @@ from envcheck.core.compiled import Outcome
 from envcheck.core.executed import LEFT_OUT, Measured, Run
 from envcheck.core.kernels import Tolerance
 from envcheck.guest import listening, words
+from envcheck.guest.comparing import compare, digest, on_cpu, same_bytes, whole
+from envcheck.guest.later import Later
 from envcheck.guest.memory import poison, retained, synchronize
-from envcheck.guest.operands import Operands, difference
+from envcheck.guest.operands import Operands
 from envcheck.guest.ops import settings
 from envcheck.guest.ops.layouts import arranged
 from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensor, Tensors
@@ -27,8 +26,6 @@ from envcheck.guest.spent import Spent
 _MANY = 1 << 24
 """Elements of all operands beyond which the CPU takes seconds for a reference; none of the
 catalogue has a quarter of that, sizes of jobs may."""
-_LARGEST = 1e300
-"""Stands for infinity, which documents do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +128,15 @@ class _Measurement:
             given, before = self._timed(self._given)
             call = partial(self._backward, given)
         first, first_took = self._timed(call)
-        # A call that ends the process by `exit` must find no other thread at work.
-        with ThreadPoolExecutor(1) as aside:
-            reference = self._reference(given, aside)
+        # Not before: a call that ends the process by `exit` must find no other thread at work.
+        with self._reference(given) as reference:
             second, took = self._timed(call)
             watched = self._is_watched()
             with self.spent.on("watching"):
                 kernels = listening.to_kernels(call) if watched else ()
                 kept = retained(call) if self.task.device == "cuda" else None
             with self.spent.on("references"):
-                expected = reference()
+                expected = reference.value()
         with self.spent.on("comparing"):
             outputs = tuple(
                 self._compare(name, first[name], second[name], expected[name]) for name in first
@@ -202,8 +198,8 @@ class _Measurement:
             synchronize(self.task.device)
         return outputs, round((time.perf_counter() - started) * 1000, 3)
 
-    def _reference(self, given: Tensors, aside: Executor) -> Callable[[], Mapping[str, Expected]]:
-        """Return what waits for the reference in float64.
+    def _reference(self, given: Tensors) -> Later[Mapping[str, Expected]]:
+        """Return the reference in float64.
 
         It is computed on the CPU, aside from what the card does, as long as that does not take
         too long; else on the card when it is asked for.
@@ -211,28 +207,29 @@ class _Measurement:
         tensors = {**self.operands, **given}
         if sum(map(_numel, tensors.values())) > _MANY:
             self.referred = self.task.device
-        if self.referred != "cpu":
-            return partial(self._expected, tensors)
+            return Later(partial(self._expected, tensors))
         # Copied here: while a graph is captured, no other thread may ask anything of the card.
-        return aside.submit(self._expected, _whole(tensors, "cpu")).result
+        reference = Later(partial(self._expected, whole(tensors, "cpu")))
+        reference.start()
+        return reference
 
     def _expected(self, tensors: Tensors) -> Mapping[str, Expected]:
         where = self.referred
         try:
             # What a reference makes itself, such as a mask, must lie where its operands do.
             with torch().device(where):
-                expected = self.task.op.reference(_whole(tensors, where), self.task.case)
+                expected = self.task.op.reference(whole(tensors, where), self.task.case)
         except torch().OutOfMemoryError as error:
             message = (
                 f"{LEFT_OUT}its float64 reference does not fit into the card's memory: {error}"
             )
             raise NotApplicable(message[:300]) from None
         return (
-            {name: _on_cpu(each) for name, each in expected.items()} if where != "cpu" else expected
+            {name: on_cpu(each) for name, each in expected.items()} if where != "cpu" else expected
         )
 
     def _compare(self, name: str, first: Tensor, second: Tensor, expected: Expected) -> Measured:
-        numbers, again = first.detach().cpu(), _same_bytes(first, second)
+        numbers, again = first.detach().cpu(), same_bytes(first, second)
         exactly = self.task.case.pattern in self.task.op.exact or expected.get("exact", False)
         found = [
             compare(each, expected, self.task.rule, exactly=exactly)
@@ -243,78 +240,13 @@ class _Measurement:
             output=name,
             dtype=str(first.dtype).removeprefix("torch."),
             device=first.device.type,
-            sha256=_digest(numbers),
+            sha256=digest(numbers),
             same_again=again,
             reference=self.referred,
             **worst,
         )
 
 
-def _whole(tensors: Tensors, where: str) -> Tensors:
-    """Return the tensors at a place, those of real numbers in float64."""
-    return {
-        name: tensor.detach().to(where, torch().float64)
-        if tensor.is_floating_point()
-        else tensor.to(where)
-        for name, tensor in tensors.items()
-    }
-
-
-def _on_cpu(expected: Expected) -> Expected:
-    return {k: v.cpu() if torch().is_tensor(v) else v for k, v in expected.items()}
-
-
-def compare(
-    output: Tensor, expected: Expected, rule: Tolerance, *, exactly: bool
-) -> dict[str, Any]:
-    """Return `finite`, `relative`, `worst` and `exact` of one output."""
-    numbers = output.detach().cpu()
-    finite = bool(numbers.isfinite().all()) if numbers.is_floating_point() else True
-    facts: dict[str, Any] = {"finite": finite, "relative": None, "worst": None, "exact": None}
-    value = expected.get("value")
-    if value is None:
-        return facts
-    if numbers.shape != value.shape:
-        message = f"the output has the shape {tuple(numbers.shape)}, not {tuple(value.shape)}"
-        raise ValueError(message)
-    if exactly:
-        facts["exact"] = bool(numbers.double().equal(value.to(numbers.dtype).double()))
-    bounded = "magnitude" in expected
-    if facts["exact"] and not numbers.is_floating_point():
-        facts |= {"relative": 0.0, "worst": 0.0 if bounded else None}
-    elif finite:
-        value = value.double()
-        magnitude = expected["magnitude"].double() if bounded else value.abs()
-        full = {"terms": 1, **expected, "value": value, "magnitude": magnitude}
-        found = difference(numbers, full, rule)
-        facts["relative"] = min(found.relative, _LARGEST)
-        # Where the bound is zero, anything else is infinitely wrong, which `exact` says.
-        facts["worst"] = min(found.worst, _LARGEST) if bounded else None
-    return facts
-
-
 def _numel(tensor: Tensor) -> int:
     count: int = tensor.numel()
     return count
-
-
-def _same_bytes(first: Tensor, second: Tensor) -> bool:
-    """Compare where they lie; NaNs are the same where their bits are."""
-    if (first.shape, first.dtype, first.device) != (second.shape, second.dtype, second.device):
-        return False
-    one, other = (_plain(t).flatten().view(torch().uint8) for t in (first, second))
-    return bool(one.equal(other))
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """Return it as its bytes lie in memory: neither strided, nor conjugated when it is read."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return plain.clone(memory_format=torch().contiguous_format)  # a single one has any stride
-
-
-def _digest(numbers: Tensor) -> str:
-    """Return the sha256 of what lies on the CPU."""
-    numbers = _plain(numbers)
-    size = numbers.numel() * numbers.element_size()
-    content = ctypes.string_at(numbers.data_ptr(), size) if size else b""
-    return hashlib.sha256(content).hexdigest()

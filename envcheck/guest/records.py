@@ -117,7 +117,7 @@ def compare(places: list[list[Owned]]) -> Records:
             of[one.name] = sum(_is_inside(path) for path, _, _ in one.rows)
             for path, said, length in one.rows:
                 # What several packages own is as one of them at most; that is told elsewhere.
-                if not said or not length.isdigit() or counts[path] > 1:
+                if not said or not _is_size(length) or counts[path] > 1:
                     continue
                 where = one.absolute(path)
                 size = _size(where)
@@ -163,6 +163,11 @@ def compare(places: list[list[Owned]]) -> Records:
 
 def _is_inside(path: str) -> bool:
     return ".dist-info/" not in path and not path.startswith(("..", "/"))
+
+
+def _is_size(text: str) -> bool:
+    """Say whether it is a number, and one that int() takes: it refuses `²` and endless ones."""
+    return text.isascii() and text.isdecimal() and len(text) <= 18
 
 
 def _worth(path: str) -> bool:

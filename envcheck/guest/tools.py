@@ -43,6 +43,7 @@ def look(*, cuda: str | None) -> Tools:
         ninja=_ninja(),
         home=cache_folders.home() is not None,
         folders=tuple(cache_folders.look(cuda=cuda)),
+        shared=cache_folders.shared_memory(),
         named=tuple(named_variables.look()),
     )
 

@@ -24,6 +24,7 @@ from envcheck.core.request import Collected, ExecuteRequest, Request
 from envcheck.core.variables import SCRATCH
 from envcheck.errors import DocumentInvalid
 from envcheck.guest import compiling, trial, words, workload
+from envcheck.guest.later import Later
 
 _T = TypeVar("_T")
 _INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside.py")
@@ -46,35 +47,12 @@ def work(control: str, request: Request, look: Callable[[], Collected]) -> Colle
     except OSError as error:
         outcome = Outcome(status="raised", error=f"{type(error).__name__}: {error}")
         return _added(look(), request, control, dict.fromkeys(deadlines, outcome))
-    looking = _Looking(look)
+    looking = Later(look)
     try:
         outcomes = _run(control, deadlines, scratch, looking)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return _added(looking.seen(), request, control, outcomes)
-
-
-class _Looking(Thread):
-    """Looks at the environment while others are at work; that starts no process."""
-
-    def __init__(self, look: Callable[[], Collected]) -> None:
-        super().__init__(daemon=True)
-        self._look = look
-        self._end: Collected | BaseException | None = None
-
-    def run(self) -> None:
-        """Look; what is raised is kept for whoever waits."""
-        try:
-            self._end = self._look()
-        except BaseException as error:  # noqa: BLE001 - see above
-            self._end = error
-
-    def seen(self) -> Collected:
-        """Wait for its end; raises what looking raised."""
-        self.join()
-        if not isinstance(self._end, Collected):
-            raise self._end or RuntimeError("it was not looked")
-        return self._end
+    return _added(looking.value(), request, control, outcomes)
 
 
 def _run(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from envcheck.checks import Check
+from envcheck.core.failure_classes import NAMES
 
 _LABEL = 10
 
@@ -15,7 +16,13 @@ _LABEL = 10
 def render(check: Check, stream: IO[str]) -> None:
     """Write all that is known of one check."""
     stream.write(f"{check.id}\n\n")
-    for label, text in (("claims", check.claim), ("looks", check.how), ("do", check.remedy)):
+    found = "; ".join(f"{name} {NAMES[name]}" for name in check.classes)
+    for label, text in (
+        ("claims", check.claim),
+        ("looks", check.how),
+        ("finds", f"Failure classes: {found}."),
+        ("do", check.remedy),
+    ):
         stream.write(_entry(label, _LABEL, text, stream))
 
 

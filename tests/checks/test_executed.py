@@ -20,7 +20,7 @@ from envcheck.core.compiled import (
     MachineCode,
     Outcome,
 )
-from envcheck.core.driver_facts import DriverCard, DriverFacts
+from envcheck.core.driver_facts import MANAGEMENT, PTX_COMPILER, DriverCard, DriverFacts
 from envcheck.core.executed import Card, Executed, Group, Measured, Run, Smoked
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Status, Target, Verdict
 from envcheck.core.sm import Sm
@@ -412,6 +412,34 @@ def test_why_the_card_cannot_be_used_and_whose_fault_it_is(facts, status, domain
     finding = one(USABLE, **{"card": None, **facts})
     assert (finding.status, finding.domain) == (status, domain)
     assert words in finding.message
+
+
+ABSENT = replace(CARDS, driver=replace(DRIVER, absent=(PTX_COMPILER,)))
+
+
+@pytest.mark.parametrize(
+    ("codes", "status"), [("p80", Status.FAIL), ("s90", Status.WARN), ("s90 p80", Status.WARN)]
+)
+def test_r23c_a_container_without_the_compiler_of_ptx(codes, status):
+    """NVIDIA/nvidia-container-toolkit#1875: files with machine code work on without it."""
+    made = replace(inventory(run(), cards=ABSENT), files=(device_file("p/_C.so", codes),))
+    first, card = asked(USABLE, made)
+    assert (first.status, first.domain) == (status, Domain.HOST)
+    assert "libnvidia-ptxjitcompiler.so.1 is not here" in first.message
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in first.remedy
+    assert ("p/_C.so" in first.message) is (status is Status.FAIL)
+    assert card.status is Status.PASS
+
+
+@pytest.mark.parametrize("package", ["vllm", "torch"])
+def test_r23b_a_container_without_nvml(package):
+    """vllm-project/vllm#23935: vLLM asks NVML which platform it is on, PyTorch does not need to."""
+    without = replace(CARDS, driver=replace(DRIVER, absent=(MANAGEMENT,)))
+    made = inventory(run(), cards=without)
+    environment = replace(made.environment, distributions=(distribution(package),))
+    findings = asked(USABLE, replace(made, environment=environment))
+    assert [f.status for f in findings] == [Status.FAIL, Status.PASS][package != "vllm" :]
+    assert package != "vllm" or "libnvidia-ml.so.1 is not here: vllm" in findings[0].message
 
 
 def test_a_card_with_others_on_it_is_named_and_a_free_one_is_not():

@@ -42,7 +42,7 @@ def test_the_library_that_torch_needs_was_overwritten(tmp_path: Path) -> None:
     ]
     assert finding.remedy == (
         "pip uninstall -y nvidia-cudnn-cu12; "
-        "pip install --force-reinstall --no-deps nvidia-cudnn-cu13"
+        "pip install --force-reinstall --no-deps 'nvidia-cudnn-cu13==9.24'"
     )
     (apart,) = packages.ask(APART, tmp_path)
     assert (apart.status.value, apart.subject) == ("fail", "nvidia/cudnn")
@@ -80,7 +80,7 @@ def test_two_onnxruntimes(tmp_path: Path, last: str, status: str) -> None:
         "onnxruntime 1.20.1, onnxruntime-gpu 1.20.1: the files of onnxruntime are those of "
         f"{last} 1.20.1"
     )
-    assert "pip install --force-reinstall --no-deps onnxruntime-gpu" in apart.remedy or (
+    assert "pip install --force-reinstall --no-deps 'onnxruntime-gpu==" in apart.remedy or (
         status == "warn"
     )
 
@@ -378,7 +378,7 @@ def test_the_build_for_the_card_is_the_one_to_keep(
     for name in names:
         install(tmp_path, name, files={f"{name}.py": b""})
     (finding,) = packages.ask("exclusive-packages-are-apart", tmp_path)
-    assert finding.remedy.endswith(f" {kept}")
+    assert finding.remedy.endswith(f" '{kept}==1.0'")
     assert kept not in finding.remedy.partition(";")[0].split()
 
 

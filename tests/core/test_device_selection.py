@@ -59,6 +59,20 @@ def test_pytorch_reads_the_same(value: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert [str(card) for card in cuda._parse_visible_devices()] == list(shown or ())
 
 
+# C's strtol knows ASCII digits alone: Arabic-Indic, Devanagari and fullwidth ones, a superscript.
+@pytest.mark.parametrize("digit", ["\u0660", "\u0966", "\uff10", "\u00b2"])
+def test_digits_of_other_scripts_are_no_index(digit: str) -> None:
+    chosen = cuda_visible(digit)
+    assert (chosen.shown, chosen.form) == ((), "none")
+    assert "neither an index nor the UUID" in chosen.problems[0]
+    assert cuda_visible(f"0,{digit}").shown == ("0",)
+    assert cuda_visible(f"0{digit}").problems == (f"'0{digit}' is read as the index 0",)
+    assert "neither an index" in cuda_visible(f"-{digit}").problems[0]
+    assert cuda_visible(f"MIG-GPU-{UUID}/{digit}/0").shown == ()
+    for value in (digit, f"{digit}:0", f"nvidia.com/gpu={digit}"):
+        assert (nvidia_visible(value).shown, len(nvidia_visible(value).problems)) == ((), 1)
+
+
 def test_case_and_zeros_make_no_other_card() -> None:
     """PyTorch compares letters; a driver looks for cards."""
     assert cuda_visible("GPU-a,GPU-A").hides_all

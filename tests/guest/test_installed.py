@@ -107,6 +107,19 @@ def test_files_that_differ_from_record_are_told_by_how(tmp_path: Path) -> None:
     assert found.hashed == 4  # other, whole, large, METADATA
 
 
+@pytest.mark.parametrize("length", ["\u00b2", "9" * 5000, "-1", ""])
+def test_a_length_that_is_no_number_is_passed_over(tmp_path: Path, length: str) -> None:
+    """int() raises for a superscript that `isdigit` takes, and for more than 4300 digits."""
+    install(tmp_path, "x", files={"x/a.so": b"12345678"})
+    (record,) = tmp_path.glob("x-*.dist-info/RECORD")
+    rows = record.read_text(encoding="utf-8").splitlines()
+    changed = [f"{row.rpartition(',')[0]},{length}" if "a.so" in row else row for row in rows]
+    assert changed != rows
+    record.write_text("\n".join(changed), encoding="utf-8")
+    (tmp_path / "x/a.so").write_bytes(b"1")
+    assert [d.paths for d in read(tmp_path).records.differing] == []
+
+
 def test_only_files_below_the_bound_are_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

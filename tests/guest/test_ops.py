@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 
 from envcheck.core.kernels import DTYPES, FORMATS, Tolerance  # noqa: E402
 from envcheck.core.sm import Sm  # noqa: E402
-from envcheck.guest import measuring, memory  # noqa: E402
+from envcheck.guest import comparing, measuring, memory  # noqa: E402
 from envcheck.guest.measuring import Task  # noqa: E402
 from envcheck.guest.operands import PATTERNS, Operands  # noqa: E402
 from envcheck.guest.ops import catalogue, linear, matmul, settings  # noqa: E402
@@ -195,7 +195,7 @@ def test_references_are_what_torch_computes_in_float64(op):
 def compare(output, value, **more):
     exactly = more.pop("exactly", False)
     expected = {"value": tensor(*value), **more}
-    return measuring.compare(torch.tensor(output), expected, FP32, exactly=exactly)
+    return comparing.compare(torch.tensor(output), expected, FP32, exactly=exactly)
 
 
 def test_what_is_compared():
@@ -230,7 +230,7 @@ def test_exact_means_rounded_once():
     expected = {"value": tensor(1111)}
     for number, right in ((1112.0, True), (1104.0, False)):
         output = torch.tensor([number], dtype=torch.bfloat16).reshape(1)
-        found = measuring.compare(output, expected, FP32, exactly=True)
+        found = comparing.compare(output, expected, FP32, exactly=True)
         assert found["exact"] is right
 
 

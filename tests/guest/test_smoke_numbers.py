@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="operations are torch's")
 import planted  # noqa: E402
 import standing  # noqa: E402
 
-from envcheck.guest import measuring  # noqa: E402
+from envcheck.guest import comparing, measuring  # noqa: E402
 from envcheck.guest.measuring import Task  # noqa: E402
 from envcheck.guest.operands import Operands  # noqa: E402
 from envcheck.guest.ops.op import Case, dims  # noqa: E402
@@ -144,11 +144,11 @@ def test_codes_of_a_simple_quantizer_lie_within_their_bound_and_near_it():
     for name, codes in made.items():
         (op,) = (op for op in torchao.OPS if op.name == name)
         rule, expected = op.dtypes["bf16"].tolerance, op.reference({"w": whole}, case)["weights"]
-        found = measuring.compare(codes, expected, rule, exactly=False)
+        found = comparing.compare(codes, expected, rule, exactly=False)
         assert 0.3 < found["worst"] <= 1, name
         # A code that is the next one, everywhere, is seen.
         off = codes + (step.expand_as(groups).flatten(1) if "int4" in name else top / 127 * 8)
-        assert measuring.compare(off, expected, rule, exactly=False)["worst"] > 1, name
+        assert comparing.compare(off, expected, rule, exactly=False)["worst"] > 1, name
 
 
 def test_a_scan_that_forgets_by_half():
@@ -214,7 +214,7 @@ def test_int8_scores_stay_within_their_bound(case, seed):
     operands = op.inputs(case, Operands("bf16", seed=seed, pattern=case.pattern, device="cpu"))
     out = attended(operands, case.sizes["CAUSAL"], padded=False).bfloat16()
     expected = op.reference({n: t.double() for n, t in operands.items()}, case)["out"]
-    found = measuring.compare(out, expected, op.dtypes["bf16"].tolerance, exactly=False)
+    found = comparing.compare(out, expected, op.dtypes["bf16"].tolerance, exactly=False)
     assert found["worst"] <= 1
 
 
@@ -223,7 +223,7 @@ def test_padding_that_counts_is_seen():
     operands = op.inputs(case, Operands("bf16", seed=1, device="cpu"))
     expected = op.reference({n: t.double() for n, t in operands.items()}, case)["out"]
     worst = [
-        measuring.compare(
+        comparing.compare(
             attended(operands, causal=0, padded=padded).bfloat16(),
             expected,
             op.dtypes["bf16"].tolerance,

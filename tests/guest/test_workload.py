@@ -66,7 +66,7 @@ def odd_views(operands, case):
 
 
 def nothing_known(operands, case):
-    return dict.fromkeys(odd_views(operands, case), {})
+    return {name: {} for name in odd_views(operands, case)}
 
 
 def test_outputs_of_any_layout_are_told_by_their_bytes():
