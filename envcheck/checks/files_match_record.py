@@ -128,7 +128,7 @@ CHECK = Check(
         "that several packages own are judged by one-distribution-owns-each-file, and data "
         "that is gone is no fault."
     ),
-    classes=("D4",),
+    classes=("C3", "D4"),
     remedy="Install the package again.",
     run=_run,
 )
