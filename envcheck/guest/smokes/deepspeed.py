@@ -24,5 +24,5 @@ SMOKE = Smoke(
     module=_NAME,
     distributions=("deepspeed",),
     ops=(adam.op("deepspeed.FusedAdam", _NAME, adam.fused(_adam), deadline=_COMPILING),),
-    tried=False,
+    tried=True,
 )

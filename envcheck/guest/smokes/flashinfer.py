@@ -57,5 +57,5 @@ SMOKE = Smoke(
             deadline=_COMPILING,
         ),
     ),
-    tried=False,
+    tried=True,
 )

@@ -110,5 +110,5 @@ ATTENTION = Op(
 )
 
 SMOKE = Smoke(
-    module="sageattention", distributions=("sageattention",), ops=(ATTENTION,), tried=False
+    module="sageattention", distributions=("sageattention",), ops=(ATTENTION,), tried=True
 )

@@ -101,5 +101,5 @@ SMOKE = Smoke(
         ),
         _EACH,
     ),
-    tried=False,
+    tried=True,
 )
