@@ -28,11 +28,13 @@ _TINYCUDANN = re.compile(
 )
 # Parts that a package makes for some cards alone and does without on others: torchao 0.18
 # setup.py (MXFP8 for sm_100, CUTLASS for sm_90a); Transformer Engine 2.20 (expert parallelism
-# over NCCL, sm_90 and newer, found by name only when that is asked for); sgl_kernel 0.3
-# flash_attn.py (FlashAttention 3, refused by is_fa3_supported elsewhere).
+# over NCCL, sm_90 and newer, found by name only when that is asked for); nccl-extensions 0.1.0
+# nccl/_extensions/_runtime.py (two libraries of NCCL, each opened when it is first called, one
+# for sm_80, 90 and 100, the other for sm_90 and newer); sgl_kernel 0.3 flash_attn.py
+# (FlashAttention 3, refused by is_fa3_supported elsewhere).
 _OPTIONAL = re.compile(
     r".*\b(torchao/_C_(mxfp8|cutlass_90a)\.|transformer_engine/wheel_lib/libnccl_ep\."
-    r"|sgl_kernel/flash_ops\.)[\w.-]+"
+    r"|nccl/(ep|m2n)/lib/cu1\d/libnccl_(ep|m2n)\.|sgl_kernel/flash_ops\.)[\w.-]+"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -52,7 +53,6 @@ def observed(made: Made) -> Inventory:
 
 
 def inventory(linked: Linked, *found: Distribution) -> Inventory:
-    from dataclasses import replace
 
     torch = Torch(version="2.14.1+cu130", cuda="13.0")
     return replace(environment(distributions=found, torch=torch), linked=linked)
@@ -317,6 +317,25 @@ def test_a_cudnn_that_compiles_everything_itself_needs_no_other_parts():
     seen = inventory(Linked(looked_at=1, by_name=by_name), owner)
     (finding,) = ask(NAMES, seen, "sm_120")
     assert (finding.status, finding.required) == (Status.WARN, False)
+
+
+def test_a_library_that_is_opened_by_name_and_lacks_one_itself_fails():
+    """As PyTorch's linear algebra does after `pip uninstall nvidia-cusolver`."""
+    opener, path = "torch/lib/libtorch_cuda.so", "torch/lib/libtorch_cuda_linalg.so"
+    by_name = (ByName(name="libtorch_cuda_linalg.so", opener=opener, path=path),)
+    lacking = MissingLibrary(name="libcusolver.so.12", by=path)
+    opened = Opened(path=path, module=False, torch=True, libraries=(lacking,))
+    (finding,) = ask(
+        NAMES, inventory(Linked(looked_at=1, by_name=by_name, files=(opened,))), "sm_120"
+    )
+    assert finding.status == Status.FAIL
+    assert "which needs libcusolver.so.12, and that is not there" in finding.message
+    known = replace(lacking, elsewhere=("nvidia/cusolver/lib/libcusolver.so.12",))
+    opened = replace(opened, libraries=(known,))
+    (finding,) = ask(
+        NAMES, inventory(Linked(looked_at=1, by_name=by_name, files=(opened,))), "sm_120"
+    )
+    assert finding.status == Status.PASS
 
 
 def test_every_recipe_of_the_script_is_told_of_here():

@@ -117,5 +117,6 @@ def test_tinycudann_has_nothing_for_a_card_below_all_variants() -> None:
 def test_optional_parts_are_named_one_by_one() -> None:
     assert is_optional("torchao/_C_mxfp8.abi3.so")
     assert is_optional("w.whl!/torchao/_C_mxfp8.abi3.so")
+    assert is_optional("nccl/m2n/lib/cu13/libnccl_m2n.so")
     assert not is_optional("torchao/_C.abi3.so")
     assert not is_optional("mytorchao/_C_mxfp8.abi3.so")
