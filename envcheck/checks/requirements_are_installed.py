@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from envcheck.checks import pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
+from envcheck.core.enforced import ENFORCED
 from envcheck.core.installed import Installed
 from envcheck.core.model import Distribution, Environment, Finding, Json, Status
 
@@ -80,8 +81,10 @@ def _of_pins(same: list[Pin], environment: Environment) -> Finding:
     else:
         # A package without compiled files often works with another release than its author
         # tried; compiled code does so by luck alone.
-        broken = pin.name in _BINARY and (compiled or pin.exact)
+        own = pin.name in ENFORCED.get(pin.package.name, ())
+        broken = own or (pin.name in _BINARY and (compiled or pin.exact))
         message = f"requires {pin.wanted}, but {pin.name} {', '.join(pin.found)} is installed"
+        message += ": its import ends there" if own else ""
     command = "pip install " + " ".join(f"'{one}'" for one in wanted)
     return CHECK.finding(
         by,
@@ -103,7 +106,8 @@ CHECK = Check(
         "Evaluates every Requires-Dist line, but those of extras, for the environment's own Python "
         "and machine, and compares it with what is installed, as `pip check` does. A version of "
         "PyTorch or of its family that compiled code or an exact pin does not take fails: the "
-        "code was made for another release. So does compiled code for PyTorch without PyTorch. "
+        "code was made for another release. So does compiled code for PyTorch without PyTorch, "
+        "and a release that jax or transformers refuse when they are imported. "
         "Metadata that is missing or says neither name nor version is an error: nobody knows what "
         "that package requires. Everything else warns, because it often works. What torch pins of Triton, and its "
         "family of torch, is judged by the checks of those names. Class C3: a package was "

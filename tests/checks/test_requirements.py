@@ -61,6 +61,26 @@ def test_each_form_of_requirement(
     assert [f.status.value for f in packages.ask(CHECK, tmp_path)] == [status]
 
 
+@pytest.mark.parametrize(
+    ("name", "requires", "other", "version", "status"),
+    [
+        # RuntimeError and ImportError at `import`, tried with these releases.
+        ("jax", "jaxlib<=0.10.2,>=0.10.2", "jaxlib", "0.9.0", "fail"),
+        ("transformers", "tokenizers<=0.23.0,>=0.22.0", "tokenizers", "0.19.1", "fail"),
+        ("transformers", "tokenizers<=0.23.0,>=0.22.0", "tokenizers", "0.22.1", "pass"),
+        ("transformers", "typer-slim", "typer-slim", "0.1", "pass"),
+        ("transformers", "typer-slim>=1", "typer-slim", "0.1", "warn"),
+    ],
+)
+def test_what_a_package_refuses_when_it_is_imported_fails(
+    tmp_path: Path, name: str, requires: str, other: str, version: str, status: str
+) -> None:
+    install(tmp_path, name, "5.0.0", requires=(requires,))
+    install(tmp_path, other, version)
+    (finding,) = packages.ask(CHECK, tmp_path)
+    assert finding.status.value == status
+
+
 def test_compiled_code_for_an_absent_torch_fails(tmp_path: Path) -> None:
     install(tmp_path, "x", requires=("torch",), files=CODE)
     assert packages.told(packages.ask(CHECK, tmp_path)) == [
