@@ -150,6 +150,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY.pub",
         help="public key that may have signed; may be repeated",
     )
+    command(
+        "guard",
+        "Start a job on a manifest that is authentic, fresh and about this environment, driver "
+        "and card: CMD replaces envcheck, in the same process. Else say what differs, and start "
+        "nothing.",
+        [_options(options.guarded)],
+    )
     one = command(
         "selftest",
         "Compare what a scan says with what the card of this machine does. Exit code 10 says "
