@@ -74,7 +74,7 @@ def _words(span: float) -> str:
     """Return a span of time as one would say it: `36 h`."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if span >= 2 * unit:
-            return f"{span / unit:.3g} {name}"
+            return f"{span / unit:.1f}".removesuffix(".0") + f" {name}"
     return f"{span:.0f} s"
 
 

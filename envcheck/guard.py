@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envcheck import attest, document, gate, same, sign
 from envcheck import policy as policies
+from envcheck.attest import Manifest
 from envcheck.core.model import Assurance
 from envcheck.core.present import PresentRequest
 from envcheck.engine.present import Looking
@@ -25,7 +27,6 @@ from envcheck.errors import FileUnavailable, JobRefused, UsageError
 from envcheck.policy import Policy
 
 if TYPE_CHECKING:
-    from envcheck.attest import Manifest
     from envcheck.core.model import Target
 
 
@@ -62,7 +63,11 @@ def require(
         )
     except ValueError as error:
         raise UsageError(str(error), remedy='max_age="24h", assurance="executed"') from None
-    admitted = admit(Path(manifest), policy, sys.executable, deep=deep)
+    looking = Looking(sys.executable)
+    try:
+        admitted = admit(Path(manifest), policy, looking, deep=deep)
+    finally:
+        looking.end()
     for note in (*key_warnings(policy), *admitted.notes):
         warnings.warn(f"envcheck: {note}", RuntimeWarning, stacklevel=2)
     return admitted.manifest
@@ -86,25 +91,18 @@ def override(
     )
 
 
-def admit(path: Path, policy: Policy, python: str, *, deep: bool = False) -> Admitted:
-    """Compare a manifest with the environment of `python`; raises JobRefused, SignatureInvalid."""
-    looking = Looking(python)
-    try:
-        # What verifies is imported and at work while the guest looks.
-        from envcheck import gate, same
-
-        manifest, arrived = _opened(path, policy)
-        gate.require(manifest, policy, now=time.time(), arrived=arrived)
-        here = looking.answer(
-            PresentRequest(
-                since=gate.seconds(manifest.started),
-                deep=deep,
-                files=tuple(file.path for file in manifest.inventory.files),
-            )
+def admit(path: Path, policy: Policy, looking: Looking, *, deep: bool = False) -> Admitted:
+    """Compare a manifest with what is looked at; raises JobRefused, SignatureInvalid."""
+    manifest, arrived = opened(path, policy)
+    gate.require(manifest, policy, now=time.time(), arrived=arrived)
+    here = looking.answer(
+        PresentRequest(
+            since=gate.seconds(manifest.started),
+            deep=deep,
+            files=tuple(file.path for file in manifest.inventory.files),
         )
-        return Admitted(manifest=manifest, notes=same.require(manifest, here))
-    finally:
-        looking.end()
+    )
+    return Admitted(manifest=manifest, notes=same.require(manifest, here))
 
 
 def key_warnings(policy: Policy) -> list[str]:
@@ -116,10 +114,8 @@ def key_warnings(policy: Policy) -> list[str]:
     ]
 
 
-def _opened(path: Path, policy: Policy) -> tuple[Manifest, float]:
+def opened(path: Path, policy: Policy) -> tuple[Manifest, float]:
     """Return a verified manifest, and when its file was last changed."""
-    from envcheck import attest, document, sign
-
     if not policy.keys:
         message = "nothing says whose signature a job may start on"
         raise UsageError(message, remedy="--key K.pub, or keys in [guard] of envcheck.toml")

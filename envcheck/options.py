@@ -194,13 +194,11 @@ def guarded(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument(
         "--require",
-        type=_assurance,
-        metavar="ASSURANCE",
-        help="the least: scanned (default), compiled or executed",
+        choices=("scanned", "compiled", "executed"),
+        help="the least assurance (default: scanned)",
     )
     add.add_argument(
         "--target",
-        type=_target,
         metavar="NAME",
         help="architecture or card that the manifest must be about",
     )
@@ -217,7 +215,8 @@ def guarded(add: argparse.ArgumentParser) -> None:
         dest="settings_file",
         type=Path,
         metavar="FILE",
-        help="settings with a table [guard] (default: envcheck.toml, or pyproject.toml, here)",
+        help="settings, of which the table `guard` counts (default: envcheck.toml, or"
+        " pyproject.toml, here)",
     )
     add.add_argument("words", nargs="+", metavar="CMD", help="the job and its arguments, after --")
 
