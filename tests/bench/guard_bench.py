@@ -2,8 +2,8 @@
 
     python tests/bench/guard_bench.py [--distributions 400] [--files 50] [--environment VENV]
 
-Run by hand, on a quiet machine. Without --environment one is made: distributions of Python modules
-with one compiled file each. The job is `true`, whose own start is taken off; what envcheck and
+Run by hand, on a quiet machine. Without --environment one is made: distributions of Python
+modules, of which every tenth has a file with device code. The job is `true`, whose own start is taken off; what envcheck and
 the guest took of the processors stands beside it, since that does not depend on other work.
 Prints a Markdown table; medians of eleven.
 """
@@ -32,8 +32,9 @@ def install(site: Path, number: int, files: int) -> None:
     name, rows = f"package{number:03d}", []
     (site / name).mkdir()
     for index in range(files):
-        module = f"{name}/module{index}.py" if index else f"{name}/_C.so"
-        data = f"x = {number * index}\n".encode() * 40 if index else SAMPLE.read_bytes()
+        compiled = not index and number % 10 == 0
+        module = f"{name}/_C.so" if compiled else f"{name}/module{index}.py"
+        data = SAMPLE.read_bytes() if compiled else f"x = {number * index}\n".encode() * 40
         (site / module).write_bytes(data)
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         rows.append(f"{module},sha256={digest},{len(data)}")
