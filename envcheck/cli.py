@@ -13,7 +13,8 @@ from envcheck.errors import UsageError
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
 verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
-11 inconclusive, 12 signature or digest does not verify"""
+11 inconclusive, 12 signature or digest does not verify (guard: or is about
+something else); a job that guard started gives its own"""
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
