@@ -51,6 +51,7 @@ class Manifest:
     inventory: Inventory
     report: Report
     version: str
+    started: str
     finished: str
 
 
@@ -231,5 +232,6 @@ def read_statement(payload: bytes) -> Manifest:
         inventory=member.inventory,
         report=report,
         version=member.tool.version,
+        started=member.started,
         finished=member.finished,
     )

@@ -13,7 +13,8 @@ from envcheck.errors import UsageError
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
 verified, 2 usage, 3 file, interpreter or engine not to be had, 10 incompatible,
-11 inconclusive, 12 signature or digest does not verify"""
+11 inconclusive, 12 signature or digest does not verify (guard: or is about
+something else); a job that guard started gives its own"""
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -149,6 +150,13 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         metavar="KEY.pub",
         help="public key that may have signed; may be repeated",
+    )
+    command(
+        "guard",
+        "Start a job on a manifest that is authentic, fresh and about this environment, driver "
+        "and card: CMD replaces envcheck, in the same process. Else say what differs, and start "
+        "nothing.",
+        [_options(options.guarded)],
     )
     one = command(
         "selftest",

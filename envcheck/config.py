@@ -85,7 +85,7 @@ class Config:
 
 
 _GIVEN = frozenset({"file", "passed_over"})  # by where the settings are, not by them
-_KEYS = tuple(f.name for f in dataclasses.fields(Config) if f.name not in _GIVEN)
+_KEYS = (*(f.name for f in dataclasses.fields(Config) if f.name not in _GIVEN), "guard")
 
 
 def load(path: Path | None, folder: Path) -> Config:
@@ -93,18 +93,32 @@ def load(path: Path | None, folder: Path) -> Config:
 
     Raises UsageError that names file, key, reason and remedy, FileUnavailable without `path`.
     """
+    table, passed_over = find(path, folder)
+    return Config() if table is None else replace(_config(table), passed_over=passed_over)
+
+
+def find(path: Path | None, folder: Path) -> tuple[Table | None, Path | None]:
+    """Return the settings of `path`, or those in `folder`, and the file they are taken instead of.
+
+    Every key at the top is known. Raises UsageError, FileUnavailable without `path`.
+    """
     if path is not None:
         table = _table(path)
         if table is None:
             message = f"{path}: has no [tool.envcheck]"
             raise UsageError(message, remedy=f"add the table, or name an {OWN}")
-        return _config(table)
+        return _known(table), None
     own, pyproject = folder / OWN, folder / PYPROJECT
     other = _table(pyproject) if pyproject.is_file() else None
     if not own.is_file():
-        return Config() if other is None else _config(other)
-    config = _config(Table(file=own, path="", data=read(own)))
-    return config if other is None else dataclasses.replace(config, passed_over=pyproject)
+        return None if other is None else _known(other), None
+    table = _known(Table(file=own, path="", data=read(own)))
+    return table, None if other is None else pyproject
+
+
+def _known(table: Table) -> Table:
+    table.require_known(_KEYS)
+    return table
 
 
 def _table(file: Path) -> Table | None:
@@ -117,7 +131,6 @@ def _table(file: Path) -> Table | None:
 
 
 def _config(table: Table) -> Config:
-    table.require_known(_KEYS)
     if "lock" in table.data and "requirements" in table.data:
         remedy = "keep lock, or keep requirements and let envcheck make the lock"
         table.refuse("requirements", "there is a lock already", remedy=remedy)
@@ -130,7 +143,7 @@ def _config(table: Table) -> Config:
         extensions=_extensions(table),
         kernels=table.existing_folders("kernels"),
         architectures=_architectures(table),
-        require=_require(table),
+        require=assurance(table),
         sizes=tuple(_sizes(row) for row in table.tables("sizes")),
         pip_config=table.existing_file("pip_config"),
         ca_file=table.existing_file("ca_file"),
@@ -267,7 +280,8 @@ def _require_architecture(table: Table, key: str, name: str) -> None:
         table.refuse(key, error.message, remedy=error.remedy.removeprefix("--arch "))
 
 
-def _require(table: Table) -> Assurance:
+def assurance(table: Table) -> Assurance:
+    """Return what `require` names; raises UsageError."""
     word = table.text("require") or Assurance.SCANNED.value
     try:
         return Assurance(word)

@@ -5,6 +5,7 @@ EnvcheckError                1   envcheck itself failed; nothing was verified
 +-- FileUnavailable          3   an engine, image or file is not to be had
 +-- DocumentInvalid          1   a file was read, but it is not what it should be
 +-- SignatureInvalid        12   signature, digest or freshness does not verify
+    +-- JobRefused          12   a manifest does not let a job start; 10 or 11 by its verdict
 
 Exit codes 0 (compatible), 10 (incompatible) and 11 (inconclusive) belong to verdicts
 and stand in `envcheck.core.model.Verdict`.
@@ -47,3 +48,11 @@ class SignatureInvalid(EnvcheckError):
     """Report an envelope whose signature, digest or freshness does not verify."""
 
     exit_code = 12
+
+
+class JobRefused(SignatureInvalid):
+    """Report that a manifest, though authentic, does not let a job start here."""
+
+    def __init__(self, message: str, *, remedy: str = "", code: int = 12) -> None:
+        super().__init__(message, remedy=remedy)
+        self.exit_code = code

@@ -164,6 +164,63 @@ def signed(add: argparse.ArgumentParser) -> None:
     )
 
 
+def _age(text: str) -> float:
+    from envcheck import policy
+
+    try:
+        return policy.age(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def guarded(add: argparse.ArgumentParser) -> None:
+    """Add what `guard` alone knows; the same in [guard] of the settings stands below it."""
+    add.add_argument(
+        "-q", "--quiet", action="store_true", help="do not say what could not be compared"
+    )
+    add.add_argument(
+        "--manifest", type=Path, required=True, metavar="FILE", help="as check --sign wrote it"
+    )
+    add.add_argument(
+        "--key",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="KEY.pub",
+        help="public key that may have signed; may be repeated",
+    )
+    add.add_argument(
+        "--max-age", type=_age, metavar="AGE", help="of the manifest: 90s, 30m, 24h or 7d"
+    )
+    add.add_argument(
+        "--require",
+        choices=("scanned", "compiled", "executed"),
+        help="the least assurance (default: scanned)",
+    )
+    add.add_argument(
+        "--target",
+        metavar="NAME",
+        help="architecture or card that the manifest must be about",
+    )
+    add.add_argument(
+        "--deep", action="store_true", help="hash all files, not only what seems changed"
+    )
+    add.add_argument(
+        "--python",
+        metavar="PATH",
+        help="interpreter or venv of the job (default: CMD, or the one in its first line)",
+    )
+    add.add_argument(
+        "--config",
+        dest="settings_file",
+        type=Path,
+        metavar="FILE",
+        help="settings, of which the table `guard` counts (default: envcheck.toml, or"
+        " pyproject.toml, here)",
+    )
+    add.add_argument("words", nargs="+", metavar="CMD", help="the job and its arguments, after --")
+
+
 def built(add: argparse.ArgumentParser) -> None:
     """Add what `build` alone knows; the same in envcheck.toml stands below the command line."""
     add.add_argument(

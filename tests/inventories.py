@@ -12,8 +12,8 @@ import pip_commands
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import cuda
 from envcheck.core.device_file import Code, Container, DeviceFile
+from envcheck.core.distribution import Distribution
 from envcheck.core.model import (
-    Distribution,
     Environment,
     Finding,
     Inventory,

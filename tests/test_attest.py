@@ -20,9 +20,9 @@ import pytest
 import envcheck
 from envcheck import attest
 from envcheck.core import codec
+from envcheck.core.distribution import Distribution
 from envcheck.core.model import (
     Assurance,
-    Distribution,
     Domain,
     Environment,
     Finding,

@@ -69,7 +69,7 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     assert done.returncode == 0
     assert not done.stderr
     words = set(re.findall(r"\w+", done.stdout))
-    assert {"targets", "scan", "check", "judge", "keygen", "verify", "explain"} <= words
+    assert {"targets", "scan", "check", "judge", "keygen", "verify", "guard", "explain"} <= words
     assert {"0", "1", "2", "3", "10", "11", "12"} <= words
 
 
@@ -82,6 +82,7 @@ def test_help_names_every_command_and_every_exit_code() -> None:
         ("judge", ["--arch", "--driver", "--format", "INVENTORY"]),
         ("keygen", ["-o", "--passphrase"]),
         ("verify", ["--key", "--format", "--save-inventory", "MANIFEST"]),
+        ("guard", ["--manifest", "--key", "--max-age", "--require", "--deep", "--python", "CMD"]),
         ("explain", ["CHECK-ID"]),
     ],
 )

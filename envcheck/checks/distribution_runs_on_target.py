@@ -9,7 +9,8 @@ from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import coverage
 from envcheck.core.device_file import DeviceFile
-from envcheck.core.model import Distribution, Finding, Status
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Finding, Status
 
 
 def _run(question: Question) -> Iterator[Finding]:

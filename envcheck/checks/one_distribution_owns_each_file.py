@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from envcheck.checks import owners, remedies
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY
+from envcheck.core.distribution import Distribution
 from envcheck.core.exclusive import EXCLUSIVE
 from envcheck.core.installed import Installed, Overlap, Package, Shadow
-from envcheck.core.model import Distribution, Finding, Json, Status
+from envcheck.core.model import Finding, Json, Status
 
 _NO_PART = re.compile(r"(^|/)(tests?|docs?|examples?|benchmarks?|scripts|tools)/|^[^/]*$")
 """Paths at the top that careless packages install beside themselves, and that no import needs."""

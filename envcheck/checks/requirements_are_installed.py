@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from envcheck.checks import pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
+from envcheck.core.distribution import Distribution
 from envcheck.core.enforced import ENFORCED
 from envcheck.core.installed import Installed
-from envcheck.core.model import Distribution, Environment, Finding, Json, Status
+from envcheck.core.model import Environment, Finding, Json, Status
 
 _BINARY = frozenset({"torch", *FAMILY, *TRITONS})
 """What other packages are compiled against, release by release."""

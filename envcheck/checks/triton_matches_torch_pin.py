@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from envcheck.checks.check import Check, Question
-from envcheck.core.model import Distribution, Finding, Status
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Finding, Status
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement

@@ -15,6 +15,7 @@ _MODULES = {
     "judge": "looking",
     "keygen": "keys",
     "verify": "keys",
+    "guard": "guard",
     "selftest": "selftest",
 }
 

@@ -11,8 +11,6 @@ from envcheck.core import codec
 from envcheck.core.model import Inventory
 from envcheck.errors import FileUnavailable
 
-_MAX_DOCUMENT = 1 << 28
-
 
 def write(document: bytes) -> None:
     """Write JSON to stdout: always UTF-8, whatever the locale says."""
@@ -41,19 +39,3 @@ def require_writable(path: Path | None) -> None:
     if not os.access(folder, os.W_OK):
         message = f"{path}: the folder {folder} cannot be written to"
         raise FileUnavailable(message, remedy="name a file in a folder of yours")
-
-
-def read_document(path: Path) -> bytes:
-    """Return the bytes of a file of bounded size; raises FileUnavailable."""
-    try:
-        if not path.is_file():
-            reason = "not a regular file" if path.exists() else "no such file"
-            message = f"{path}: {reason}"
-            raise FileUnavailable(message, remedy="check the path")
-        if path.stat().st_size > _MAX_DOCUMENT:
-            message = f"{path}: larger than {_MAX_DOCUMENT} bytes"
-            raise FileUnavailable(message)
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path}: {error.strerror or error}"
-        raise FileUnavailable(message, remedy="check the path") from None

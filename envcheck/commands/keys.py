@@ -6,7 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from envcheck.commands.documents import read_document, save, write
+from envcheck import document
+from envcheck.commands.documents import save, write
 from envcheck.commands.sealing import PASSPHRASE
 from envcheck.errors import UsageError
 
@@ -34,7 +35,7 @@ def verify(options: argparse.Namespace) -> int:
     """Verify a manifest and print what was signed."""
     from envcheck import attest, sign
 
-    payload = sign.open_envelope(read_document(options.manifest), options.key)
+    payload = sign.open_envelope(document.read(options.manifest), options.key)
     manifest = attest.read_statement(payload)
     save(options, manifest.inventory)
     if options.format == "json":

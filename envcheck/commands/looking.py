@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from envcheck.commands.documents import read_document, save
+from envcheck import document
+from envcheck.commands.documents import save
 from envcheck.commands.judging import answer, judged
 from envcheck.commands.sealing import load_key, now, seal
 from envcheck.core import codec
@@ -92,7 +93,7 @@ def _wish(options: argparse.Namespace) -> Wish | None:
 def judge(options: argparse.Namespace) -> int:
     """Judge a saved inventory again."""
     name = str(options.inventory)
-    data = codec.parse(read_document(options.inventory), name=name)
+    data = codec.parse(document.read(options.inventory), name=name)
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != INVENTORY_SCHEMA:
         message = (

@@ -100,6 +100,29 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+@cache
+def _needed(kind: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass that a document must have."""
+    return tuple(f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING)
+
+
+@cache
+def _form(kind: Any) -> tuple[str, Any]:
+    """Return what an annotation is, and of what: asked once, for a document has many values."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is object:
+        return "free", None
+    if origin in (types.UnionType, typing.Union):
+        # `X | None`, the only union that the values use.
+        (option,) = (each for each in arguments if each is not type(None))
+        return "optional", option
+    if origin is tuple:
+        return "tuple", arguments[0]
+    if origin is not None and issubclass(origin, Mapping):
+        return "mapping", arguments[1]
+    return "dataclass" if dataclasses.is_dataclass(kind) else "scalar", None
+
+
 def _expected(path: str, what: str, data: object) -> DocumentInvalid:
     return DocumentInvalid(f"{path}: expected {what}, got {type(data).__name__}")
 
@@ -108,24 +131,22 @@ def _build(kind: Any, data: Any, path: str, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         message = f"{path}: nested too deeply"
         raise DocumentInvalid(message)
-    if kind is object:
+    form, item = _form(kind)
+    if form == "optional":
+        return None if data is None else _build(item, data, path, depth)
+    if form == "scalar":
+        return _build_scalar(kind, data, path)
+    if form == "dataclass":
+        return _build_dataclass(kind, data, path, depth)
+    if form == "free":
         return _free(data, path, depth)
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        return _build_union(kind, data, path, depth)
-    if origin is tuple:
+    if form == "tuple":
         if not isinstance(data, list):
             raise _expected(path, "a list", data)
-        item = typing.get_args(kind)[0]
         return tuple(_build(item, part, f"{path}[{i}]", depth + 1) for i, part in enumerate(data))
-    if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(data, dict):
-            raise _expected(path, "an object", data)
-        item = typing.get_args(kind)[1]
-        return {k: _build(item, part, f"{path}.{k}", depth + 1) for k, part in data.items()}
-    if dataclasses.is_dataclass(kind):
-        return _build_dataclass(kind, data, path, depth)
-    return _build_scalar(kind, data, path)
+    if not isinstance(data, dict):
+        raise _expected(path, "an object", data)
+    return {k: _build(item, part, f"{path}.{k}", depth + 1) for k, part in data.items()}
 
 
 def _free(data: Any, path: str, depth: int) -> Any:
@@ -138,6 +159,8 @@ def _free(data: Any, path: str, depth: int) -> Any:
 
 
 def _build_scalar(kind: Any, data: Any, path: str) -> Any:
+    if type(data) is kind:
+        return data
     if isinstance(kind, type) and issubclass(kind, Enum):
         try:
             return kind(data)
@@ -145,30 +168,19 @@ def _build_scalar(kind: Any, data: Any, path: str) -> Any:
             known = ", ".join(str(member.value) for member in kind)
             message = f"{path}: {data!r} is none of {known}"
             raise DocumentInvalid(message) from None
-    if type(data) is not kind:
-        raise _expected(path, getattr(kind, "__name__", str(kind)), data)
-    return data
-
-
-def _build_union(kind: Any, data: Any, path: str, depth: int) -> Any:
-    """Build `X | None`, the only union that the values use."""
-    if data is None:
-        return None
-    (option,) = (o for o in typing.get_args(kind) if o is not type(None))
-    return _build(option, data, path, depth)
+    raise _expected(path, getattr(kind, "__name__", str(kind)), data)
 
 
 def _build_dataclass(kind: Any, data: Any, path: str, depth: int) -> Any:
     if not isinstance(data, dict):
         raise _expected(path, "an object", data)
     hints = _hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
-    unknown = sorted(set(data) - set(fields))
+    unknown = sorted(set(data) - set(hints))
     if unknown:
         message = f"{path}.{unknown[0]}: no such field"
         raise DocumentInvalid(message)
-    needed = [n for n, f in fields.items() if f.default is dataclasses.MISSING and n not in data]
-    if needed:
-        message = f"{path}.{needed[0]}: missing"
+    missing = [name for name in _needed(kind) if name not in data]
+    if missing:
+        message = f"{path}.{missing[0]}: missing"
         raise DocumentInvalid(message)
     return kind(**{n: _build(hints[n], v, f"{path}.{n}", depth + 1) for n, v in data.items()})

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from envcheck.core.model import Distribution, Environment
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Environment
 
 C, CXX, HEADER, LDCONFIG, LINK = "C compiler", "C++ compiler", "Python.h", "ldconfig", "libcuda.so"
 EXTENSION_CXX, NVCC, HOST, NINJA = "C++ compiler of extensions", "nvcc", "gcc of nvcc", "ninja"

@@ -13,6 +13,7 @@ from enum import Enum
 from envcheck.core.artefacts import Adapter, Artefact
 from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.distribution import Distribution
 from envcheck.core.executed import Executed
 from envcheck.core.installed import Installed
 from envcheck.core.linking import Linked
@@ -81,25 +82,6 @@ class Target:
     """Bytes that one block may use there, opt-in; None where it is not known."""
     card: str | None = None
     """`NVIDIA H200`: the card that is here, where `native` was asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
-    """One installed distribution, read from its dist-info directory."""
-
-    name: str
-    """Normalised: lower case, runs of `-_.` as one hyphen."""
-    version: str
-    record_digest: str | None
-    """SHA-256 over the stable rows of RECORD (see `envcheck.guest.distributions`); None without."""
-    direct_url: str | None = None
-    """Where it came from when not an index, without credentials."""
-    files: tuple[str, ...] = ()
-    """Compiled files that it owns, relative to the site directory."""
-    requires: tuple[str, ...] = ()
-    """Requires-Dist lines about torch and triton, which the torch judgement needs."""
-    problem: str | None = None
-    """Why its RECORD cannot be parsed; None for one that can, or that is absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 
-from envcheck.core.model import Distribution, Environment
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Environment
 from envcheck.core.request import Collected, Place
 from envcheck.core.variables import HIDDEN, OF_A_JOB
 from envcheck.guest import (
@@ -18,6 +19,7 @@ from envcheck.guest import (
     installed,
     linking,
     nvidia_module,
+    site_paths,
     tools,
     torch_facts,
 )
@@ -31,7 +33,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
 
     With `read` its compiled files are read here too, else the host is told where they lie.
     """
-    folders = site_folders(path)
+    folders = site_paths.site_folders(path)
     found = distributions.read_all(folders)
     metadata = installed.read(folders)
     folders += [f for f in distributions.editable_folders(folders) if f not in folders]
@@ -72,20 +74,6 @@ def _variables() -> dict[str, str]:
     """Return those variables that a job would have too, which a mask of our own is not."""
     found = {k: os.environ[k] for k in OF_A_JOB if k in os.environ}
     return {k: v for k, v in found.items() if HIDDEN not in os.environ or "VISIBLE" not in k}
-
-
-def site_folders(path: list[str]) -> list[str]:
-    """Return the folders of `sys.path` that hold packages, without the standard library."""
-    standard = {
-        os.path.realpath(p) for key in ("stdlib", "platstdlib") if (p := sysconfig.get_path(key))
-    }
-    standard |= {os.path.join(p, "lib-dynload") for p in standard}
-    seen: dict[str, None] = {}
-    for entry in path:
-        real = os.path.realpath(entry)
-        if entry and os.path.isdir(real) and real not in standard:
-            seen.setdefault(real)
-    return list(seen)
 
 
 def _places(folders: list[str], found: tuple[Distribution, ...]) -> Iterator[Place]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from envcheck.core.compiled import Compiled, Outcome
 from envcheck.core.request import CompileRequest
 from envcheck.guest import assemblers, cuda_kernels, imports, kernels
-from envcheck.guest.collect import site_folders
+from envcheck.guest.site_paths import site_folders
 
 _START_SECONDS = 60
 

@@ -23,22 +23,32 @@ from collections.abc import Iterable, Iterator
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from envcheck.core.model import Distribution
+from envcheck.core.distribution import Distribution
 from envcheck.core.names import normalise
 
 _NOTES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
-_COMPILED = re.compile(r"\.so(\.\d+)*$|\.(a|o|cubin|fatbin|ptx)$")
+_ENDS = (".so", ".a", ".o", ".cubin", ".fatbin", ".ptx")
+_COMPILED = re.compile(r"\.so(\.\d+)+$")
 _LONGEST = 1 << 20
 """No metadata file is read further; the headers of real ones are some kilobytes."""
 _OF_INTEREST = ("torch", "pytorch-triton", "triton", "pytorch_triton")
 
 
+class Recorded(NamedTuple):
+    """One distribution, and what its RECORD says below which site directory."""
+
+    distribution: Distribution
+    folder: str
+    rows: list[tuple[str, str, str]]
+
+
 def is_compiled(path: str) -> bool:
     """Say whether a path names a file that may hold device code."""
-    return _COMPILED.search(path) is not None
+    # Most paths are none, and each is asked for: the regular expression is for the others.
+    return path.endswith(_ENDS) or (".so." in path and _COMPILED.search(path) is not None)
 
 
 def read_all(folders: Iterable[str]) -> tuple[Distribution, ...]:
@@ -46,15 +56,24 @@ def read_all(folders: Iterable[str]) -> tuple[Distribution, ...]:
 
     Of one that several directories have, the first counts: it is the one that is imported.
     """
-    found: dict[str, list[Distribution]] = {}
+    return tuple(one.distribution for one in read_rows(folders))
+
+
+def read_rows(folders: Iterable[str]) -> list[Recorded]:
+    """Read the same distributions in the same order, with the rows of their RECORD."""
+    found: dict[str, list[Recorded]] = {}
     for folder in folders:
-        here: dict[str, list[Distribution]] = {}
+        here: dict[str, list[Recorded]] = {}
         for entry in metadata.distributions(path=[folder]):
-            distribution = _read(entry)
-            here.setdefault(distribution.name, []).append(distribution)
+            one = _read(entry, folder)
+            here.setdefault(one.distribution.name, []).append(one)
         found = {**here, **found}
-    every = (d for same in found.values() for d in same)
-    return tuple(sorted(every, key=lambda d: (d.name, d.version, d.record_digest or "")))
+    every = (one for same in found.values() for one in same)
+    return sorted(every, key=lambda one: _order(one.distribution))
+
+
+def _order(one: Distribution) -> tuple[str, str, str]:
+    return one.name, one.version, one.record_digest or ""
 
 
 def editable_folders(folders: Iterable[str]) -> Iterator[str]:
@@ -104,11 +123,11 @@ def is_name(text: object) -> bool:
     return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", str(text or "")) is not None
 
 
-def _read(entry: metadata.Distribution) -> Distribution:
+def _read(entry: metadata.Distribution, folder: str) -> Recorded:
     said = headers(entry)
     name, version = identity(entry, said)
     rows, digest, problem = _record(raw(entry, "RECORD"))
-    return Distribution(
+    distribution = Distribution(
         name=name,
         version=version,
         record_digest=digest,
@@ -121,6 +140,7 @@ def _read(entry: metadata.Distribution) -> Distribution:
         ),
         problem=problem,
     )
+    return Recorded(distribution, folder, rows)
 
 
 def visible(text: str) -> str:
@@ -174,7 +194,7 @@ def _rows(record: str) -> list[tuple[str, str, str]]:
     rows = []
     try:
         for row in filter(None, reader):
-            path, digest, size, *_ = *row, "", "", ""
+            path, digest, size = row if len(row) == 3 else [*row, "", ""][:3]
             if not path:
                 message = f"no path in line {reader.line_num}"
                 raise ValueError(message)
@@ -192,10 +212,11 @@ def record_digest(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _is_stable(path: str, digest: str, _size: str) -> bool:
-    outside = path.startswith(("..", "/"))
+    # Half of the rows have no hash: told first, since a gate waits for all of this.
+    if not digest or path.endswith(".pyc") or path.startswith(("..", "/")):
+        return False
     folder, _, name = path.rpartition("/")
-    note = folder.endswith(".dist-info") and name in _NOTES
-    return bool(digest) and not outside and not note and not path.endswith(".pyc")
+    return name not in _NOTES or not folder.endswith(".dist-info")
 
 
 def environment_digest(distributions: Iterable[Distribution]) -> str:

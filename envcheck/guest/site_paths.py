@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import site
 import sys
+import sysconfig
 
 _MAX_PTH = 1 << 20
 
@@ -27,6 +28,20 @@ def job_path(started_with: list[str]) -> list[str]:
             folders.append(folder)
             folders += _of_pth_files(folder)
     return list(dict.fromkeys(folders))
+
+
+def site_folders(path: list[str]) -> list[str]:
+    """Return the folders of `sys.path` that hold packages, without the standard library."""
+    standard = {
+        os.path.realpath(p) for key in ("stdlib", "platstdlib") if (p := sysconfig.get_path(key))
+    }
+    standard |= {os.path.join(p, "lib-dynload") for p in standard}
+    seen: dict[str, None] = {}
+    for entry in path:
+        real = os.path.realpath(entry)
+        if entry and os.path.isdir(real) and real not in standard:
+            seen.setdefault(real)
+    return list(seen)
 
 
 def _site_folders() -> list[str]:

@@ -29,7 +29,7 @@ sys.path.insert(0, sys.argv[1])
 from envcheck import catalog
 from envcheck.core.request import CompileRequest
 from envcheck.guest import assemblers, kernels
-from envcheck.guest.collect import site_folders
+from envcheck.guest.site_paths import site_folders
 sys.path.pop(0)
 started = time.monotonic()
 probes = assemblers.probe("sm_120", site_folders(sys.path))

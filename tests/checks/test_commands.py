@@ -9,9 +9,10 @@ from inventories import ask, environment, question
 from pip_commands import commands as parsed
 
 from envcheck.checks import commands
+from envcheck.core.distribution import Distribution
 from envcheck.core.installed import Installed, Interpreter, Package
 from envcheck.core.linking import Linked, MissingLibrary, Opened
-from envcheck.core.model import Distribution, Inventory, Torch
+from envcheck.core.model import Inventory, Torch
 
 # As torch 2.14.1 of PyPI says, and torch 2.8.0 of CUDA 12.
 CU13 = (

@@ -7,7 +7,8 @@ from dataclasses import replace
 from inventories import ask, device_file, distribution, environment, judged, scanned
 
 from envcheck.core.device_file import DeviceFile
-from envcheck.core.model import Distribution, Status, Torch, Verdict
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Status, Torch, Verdict
 
 ID = "distribution-runs-on-target"
 

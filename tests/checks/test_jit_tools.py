@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from inventories import ask, distribution, environment, scanned
 
-from envcheck.core.model import Distribution, Finding, Inventory, Torch, Triton
+from envcheck.core.distribution import Distribution
+from envcheck.core.model import Finding, Inventory, Torch, Triton
 from envcheck.core.tools import Compiler, Folder, Named, Nvcc, Tools
 
 GCC = Compiler(

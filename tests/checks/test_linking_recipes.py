@@ -23,8 +23,9 @@ from build_linking import (
 from inventories import ask, environment
 
 from envcheck.core import codec
+from envcheck.core.distribution import Distribution
 from envcheck.core.linking import ByName, Choice, Linked, MissingLibrary, Opened, Unresolved
-from envcheck.core.model import Distribution, Finding, Inventory, Status, Torch
+from envcheck.core.model import Finding, Inventory, Status, Torch
 from envcheck.guest import collect, distributions
 from envcheck.guest.linking import link
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from envcheck.core import codec
 from envcheck.core.device_file import Code, Container, DeviceFile
+from envcheck.core.distribution import Distribution
 from envcheck.core.model import (
     Assembler,
     Assurance,
-    Distribution,
     Domain,
     Environment,
     Finding,

@@ -17,7 +17,7 @@ import pytest
 from building import SM80, SM80_PTX80, site, venv, wheel
 from running import envcheck, report
 
-from envcheck.core.model import Distribution
+from envcheck.core.distribution import Distribution
 from envcheck.core.request import Collected, CompileRequest, Request
 from envcheck.engine import local
 from envcheck.errors import EnvcheckError, FileUnavailable

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from envcheck import bundle
-from envcheck.guest import collect, nvidia_module
+from envcheck.guest import collect, nvidia_module, site_paths
 
 
 def test_the_standard_library_is_no_site_folder(tmp_path: Path) -> None:
     standard = sysconfig.get_path("stdlib")
     dynamic = os.path.join(sysconfig.get_path("platstdlib"), "lib-dynload")
     path = ["", standard, dynamic, str(tmp_path), str(tmp_path / "gone"), "/x/python311.zip"]
-    assert collect.site_folders(path) == [str(tmp_path)]
+    assert site_paths.site_folders(path) == [str(tmp_path)]
 
 
 def test_each_folder_counts_once_in_the_order_of_the_path(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_each_folder_counts_once_in_the_order_of_the_path(tmp_path: Path) -> Non
     two.mkdir()
     (tmp_path / "alias").symlink_to(one)
     path = [str(two), str(tmp_path / "alias"), str(one), f"{two}/"]
-    assert collect.site_folders(path) == [str(two), str(one)]
+    assert site_paths.site_folders(path) == [str(two), str(one)]
 
 
 def places(*folders: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envcheck.core.model import Distribution
+from envcheck.core.distribution import Distribution
 from envcheck.guest import distributions
 
 
