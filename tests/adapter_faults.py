@@ -178,6 +178,10 @@ def _settings() -> list[Fault]:
         ("rank by pattern", said(rank_pattern={"q_proj": 2}), "fail: 2 time(s) tensors of another",
          "raises"),
         ("rslora by a text", said(use_rslora="false"), "fail: use_rslora is 'false'", "other"),
+        ("no task", said(task_type=None), "pass: 4 pair(s)", "as trained"),
+        ("begun in capitals", said(init_lora_weights="Gaussian"), "pass: 4 pair(s)", "as trained"),
+        ("begun as nothing", said(init_lora_weights=None), "pass: 4 pair(s)", "as trained"),
+        ("tokens that it lacks", said(trainable_token_indices=[1]), "fail: trained tokens", "raises"),
         ("rslora by null", said(use_rslora=None), "pass: 4 pair(s)", "as trained"),
         ("biases by another word", said(bias="some"), "fail: bias is 'some'", "raises"),
         ("biases that it lacks", said(bias="all"), "pass: 4 pair(s)", "as trained"),
@@ -218,6 +222,10 @@ def _settings() -> list[Fault]:
         "target_parameters": ["mlp.experts.down_proj"],
         "layers_to_transform": ["0"],
         "layers_pattern": ["layers"],
+        "layer_replication": ["x", [[0]], [["0", 2]], 3],
+        "task_type": ["X", "causal_lm", ""],
+        "init_lora_weights": ["x", "true", "EVA", "pissa_x", 3],
+        "trainable_token_indices": [[], 3, ["1"]],
     }
     for name, values in refused.items():
         rows += [
@@ -258,6 +266,10 @@ def _keys() -> list[Fault]:
         ("a prefix before it", renamed(lambda k: f"module.{k}"), "fail: without", "as base"),
         ("a wrapper", renamed(lambda k: k.replace(PREFIX, f"{PREFIX}_orig_mod.", 1)),
          "fail: wrapper", "as base"),
+        ("in DDP", renamed(lambda k: k.replace(PREFIX, f"{PREFIX}module.", 1)),
+         "fail: wrapper", "as base"),
+        ("a weight saved whole of NaN", tensors(lambda t: {**t, LM_HEAD: floats(16, 8, value=nan)}),
+         "fail: NaN or infinity", "other"),
         ("an unknown dtype", header(dtype="F99"), "fail: the dtype 'F99'", "raises"),
         ("another dtype", header(dtype="F16"), "fail: contradict", "raises"),
         ("another shape", header(shape=[4, 4]), "fail: contradict", "raises"),
@@ -289,6 +301,17 @@ def _others() -> list[Fault]:
             says="warn: only its 2 other tensors", peft="other"),
         row(name="rank of an embedding", good="embedding-alone", make=said(r=2),
             says="fail: another rank than `r`", peft="raises"),
+        row(name="tokens more", good="tokens", make=said(trainable_token_indices=[1, 2, 3]),
+            says="fail: trained tokens", peft="raises"),
+        row(name="tokens fewer", good="tokens", make=said(trainable_token_indices=[1]),
+            says="fail: trained tokens", peft="raises"),
+        row(name="tokens by module", good="tokens", make=said(trainable_token_indices={
+            "embed_tokens": [1, 2]}), says="pass: 4 pair(s)", peft="as trained"),
+        row(name="tokens of no module", good="tokens", make=said(trainable_token_indices={
+            "zzz": [1, 2]}), says="fail: trained tokens", peft="raises"),
+        # The rows that were written are the model's own, which hides what is lost.
+        row(name="tokens unsaid", good="tokens", make=said(trainable_token_indices=None),
+            says="fail: trained tokens", peft="as trained"),
         row(name="patterns unsaid", good="rank-pattern", make=said(rank_pattern={}),
             says="fail: 2 time(s) tensors of another rank", peft="raises"),
         row(name="blocks unsaid", good="bdlora", make=said(use_bdlora=None),

@@ -172,7 +172,7 @@ def test_keys_are_compared_with_a_base_that_is_here(
         index = {"weight_map": dict.fromkeys(base, "model-1.safetensors")}
         (model / "model.safetensors.index.json").write_text(json.dumps(index))
     else:
-        tensors: Tensors = {key: ([1, 1], bytes(4)) for key in base}
+        tensors: Tensors = {key: ([8, 8], bytes(256)) for key in base}
         (model / "model.safetensors").write_bytes(safetensors(tensors))
     adapter(tmp_path / "adapter", good(), {"base_model_name_or_path": str(model)})
     finding = only(scan(tmp_path / "adapter"))
