@@ -33,7 +33,7 @@ class Fault:
     name: str
     make: Change
     says: str
-    """Status, and a part of the message."""
+    """Status, and parts of the message, with `…` between them."""
     peft: str
     """`raises`, `as base` (it changes nothing), `other` than trained, or `as trained`."""
     good: str = "linear"
@@ -175,7 +175,7 @@ def _settings() -> list[Fault]:
          "pass: 4 pair(s)", "as trained"),
         ("alpha a fraction", said(lora_alpha=8.0), "pass: 4 pair(s)", "as trained"),
         ("a pattern of no module", said(rank_pattern={"zzz": 2}), "pass: 4 pair(s)", "as trained"),
-        ("rank by pattern", said(rank_pattern={"q_proj": 2}), "fail: 2 time(s) tensors of another",
+        ("rank by pattern", said(rank_pattern={"q_proj": 2}), "fail: tensors of another…(2,",
          "raises"),
         ("rslora by a text", said(use_rslora="false"), "fail: use_rslora is 'false'", "other"),
         ("no task", said(task_type=None), "pass: 4 pair(s)", "as trained"),
@@ -185,25 +185,25 @@ def _settings() -> list[Fault]:
         ("rslora by null", said(use_rslora=None), "pass: 4 pair(s)", "as trained"),
         ("biases by another word", said(bias="some"), "fail: bias is 'some'", "raises"),
         ("biases that it lacks", said(bias="all"), "pass: 4 pair(s)", "as trained"),
-        ("dora without vectors", said(use_dora=True), "fail: 4 time(s) modules without", "other"),
-        ("targets another", said(target_modules=["q_proj"]), "fail: 2 time(s) modules that", "other"),
+        ("dora without vectors", said(use_dora=True), "fail: modules without…(4,", "other"),
+        ("targets another", said(target_modules=["q_proj"]), "fail: modules that…(2,", "other"),
         ("targets more", said(target_modules=["q_proj", "v_proj", "k_proj"]), "pass: 4 pair(s)",
          "as trained"),
-        ("targets none of its own", said(target_modules=["k_proj"]), "fail: 4 time(s) modules",
+        ("targets none of its own", said(target_modules=["k_proj"]), "fail: modules…(4,",
          "as base"),
-        ("targets of an end", said(target_modules=["attn.q_proj", "v_proj"]), "fail: 2 time(s)",
+        ("targets of an end", said(target_modules=["attn.q_proj", "v_proj"]), "fail: (2,",
          "other"),
         ("targets by whole parts", said(target_modules=["self_attn.q_proj", "v_proj"]),
          "pass: 4 pair(s)", "as trained"),
-        ("targets by a text for the end", said(target_modules="q_proj"), "fail: 4 time(s)", "raises"),
+        ("targets by a text for the end", said(target_modules="q_proj"), "fail: (4,", "raises"),
         ("targets by a nested text", said(target_modules=r"(.*\.)+(q|v)_proj"), "pass: 4 pair(s)",
          "as trained"),
-        ("targets as a glob", said(target_modules=["*.q_proj"]), "fail: 4 time(s)", "raises"),
-        ("excluded", said(exclude_modules=["q_proj"]), "fail: 2 time(s) modules that", "other"),
-        ("excluded by a text", said(exclude_modules=".*"), "fail: 4 time(s) modules", "raises"),
-        ("of another layer", said(layers_to_transform=[0]), "fail: 2 time(s) modules", "other"),
+        ("targets as a glob", said(target_modules=["*.q_proj"]), "fail: (4,", "raises"),
+        ("excluded", said(exclude_modules=["q_proj"]), "fail: modules that…(2,", "other"),
+        ("excluded by a text", said(exclude_modules=".*"), "fail: modules…(4,", "raises"),
+        ("of another layer", said(layers_to_transform=[0]), "fail: modules…(2,", "other"),
         ("of no layer", said(layers_to_transform=[]), "pass: 4 pair(s)", "as trained"),
-        ("saved whole and not there", said(modules_to_save=["q_proj"]), "fail: 2 time(s) modules",
+        ("saved whole and not there", said(modules_to_save=["q_proj"]), "fail: modules…(2,",
          "raises"),
         ("saved whole, of no module", said(modules_to_save=["zzz"]), "pass: 4", "as trained"),
         ("targets [] beside parameters", said(target_modules=[], target_parameters=[
@@ -254,7 +254,7 @@ def _keys() -> list[Fault]:
         ("infinity in A", filled("1.self_attn.v_proj.lora_A", inf), "fail: NaN or infinity", "other"),
         ("zeros in B", filled("lora_B", 0.0), "fail: it changes nothing", "as base"),
         ("zeros in A", filled("lora_A", -0.0), "fail: it changes nothing", "as base"),
-        ("a module more", tensors(lambda t: {**t, **k_proj}), "fail: 1 time(s) modules that",
+        ("a module more", tensors(lambda t: {**t, **k_proj}), "fail: modules that…(1,",
          "as trained"),
         ("no tensor", tensors(lambda _: {}), "fail: holds no LoRA weights", "as base"),
         ("default in the keys", renamed(lambda k: k.replace(".weight", ".default.weight")),
@@ -313,7 +313,7 @@ def _others() -> list[Fault]:
         row(name="tokens unsaid", good="tokens", make=said(trainable_token_indices=None),
             says="fail: trained tokens", peft="as trained"),
         row(name="patterns unsaid", good="rank-pattern", make=said(rank_pattern={}),
-            says="fail: 2 time(s) tensors of another rank", peft="raises"),
+            says="fail: tensors of another rank…(2,", peft="raises"),
         row(name="blocks unsaid", good="bdlora", make=said(use_bdlora=None),
             says="fail: another rank than its `lora_A`", peft="raises"),
         row(name="parameters unsaid", good="parameters", make=said(target_parameters=None),

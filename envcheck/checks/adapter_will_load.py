@@ -160,7 +160,8 @@ def _marked(adapter: Adapter) -> Iterator[_Wrong]:
             if adapter.settings is not None or not of_peft:
                 if mark.mark == "no-prefix":
                     remedy = _prefixed(mark.example)
-                yield Status.FAIL, f"{mark.count} time(s) {means} ({mark.example})", remedy
+                where = f"({mark.count}, the first is {mark.example})"
+                yield Status.FAIL, f"{means} {where}", remedy
         if mark.mark == "rank-of-old-peft":
             message = f"{mark.count} tensor(s) of a rank that rank_pattern gives in PEFT up to 0.14"
             yield Status.WARN, f"{message} alone ({mark.example})", "pip install 'peft<0.15'"
