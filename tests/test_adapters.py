@@ -435,9 +435,9 @@ def sized(shape: list[int]) -> tuple[list[int], bytes]:
     [
         ([8, 8], {}, "pass: compared with"),
         ([8, 4], {}, "fail: of another size than in the base"),
-        ([9, 8], {}, "fail: l: 8x8 and not 9x8"),
-        ([9, 8], {"vocab_size": 9}, "warn: unless the model's vocabulary is resized"),
-        ([9, 4], {"vocab_size": 9}, "fail: of another size"),
+        ([9, 4], {}, "fail: l: 8x8 and not 9x4"),
+        # Tokens or labels were added to one, and the job can do that to the other.
+        ([9, 8], {}, "warn: unless the job gives the model as many rows"),
         ([8, 4], {"quantization_config": {"bits": 4}}, "pass: by its names alone: its weights"),
     ],
 )
@@ -448,6 +448,32 @@ def test_sizes_are_compared_with_a_base_that_is_here(
     (tmp_path / "model.safetensors").write_bytes(base)
     (tmp_path / "config.json").write_text(json.dumps(config))
     adapter(tmp_path / "adapter", good(), {"base_model_name_or_path": str(tmp_path)})
+    finding = only(scan(tmp_path / "adapter"))
+    status, _, part = expected.partition(": ")
+    assert (finding.status.value, part in finding.message) == (status, True), finding.message
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"1": "layers.0.q.weight", "2": "layers.1.q.weight"}, "fail: 8x8 and not 9x8"),
+        ({"1": "layers.0.q.weight"}, "pass: by its names alone: 2 in it cannot be read"),
+    ],
+)
+def test_sizes_are_compared_with_every_file_of_a_base(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
+    index = {"weight_map": {"layers.0.q.weight": "1", "layers.1.q.weight": "2"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    for name, key in files.items():
+        size = [9, 8] if "1" in key else [8, 8]
+        (tmp_path / name).write_bytes(safetensors({key: sized(size)}))
+    tensors = {
+        f"base_model.model.layers.{n}.q.lora_{side}.weight": sized(shape)
+        for n in (0, 1)
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
     finding = only(scan(tmp_path / "adapter"))
     status, _, part = expected.partition(": ")
     assert (finding.status.value, part in finding.message) == (status, True), finding.message

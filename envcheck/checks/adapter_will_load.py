@@ -217,10 +217,10 @@ def _unlike(adapter: Adapter, mark: Marked) -> _Wrong:
         "not-tuned": (Status.WARN, f"target_modules names {named}: it stays untrained", _SAVED),
         "other-size": (Status.FAIL, f"{sizes}: PEFT raises", trained),
         # The job may do that, and one that does not gets PEFT's error.
-        "other-vocabulary": (
+        "other-rows": (
             Status.WARN,
-            f"{sizes}: PEFT raises, unless the model's vocabulary is resized before",
-            "call model.resize_token_embeddings with the size that it was trained with",
+            f"{sizes}: PEFT raises, unless the job gives the model as many rows before",
+            "call model.resize_token_embeddings before PEFT, or load the model with num_labels",
         ),
         "prefix-not-in-base": (Status.FAIL, f"{more}: PEFT drops their weights", unwrapped),
         "name-not-in-base": (

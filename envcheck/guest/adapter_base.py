@@ -14,10 +14,10 @@ from envcheck.guest.adapter_targets import ends_with
 from envcheck.guest.base_weights import Base
 
 # Marks: modules that the base lacks, or has under other names; settings that name what it has and
-# the file has not; tensors of another size, and of another vocabulary.
+# the file has not; tensors of another size, and with more or fewer rows alone.
 ABSENT, PREFIXED, RENAMED = "not-in-base", "prefix-not-in-base", "name-not-in-base"
 UNSAVED, UNTUNED = "not-saved", "not-tuned"
-SIZED, RESIZED = "other-size", "other-vocabulary"
+SIZED, RESIZED = "other-size", "other-rows"
 
 
 Shape = tuple[int, ...]
@@ -82,7 +82,10 @@ def _sizes(settings: Mapping[str, Any], keys: Keys, base: Base) -> Iterator[Mark
         there = base.shapes.get(names.known.get(module, ""))
         if there is None or len(there) != len(size) or there in fits:
             continue
-        rows = there[0] == base.rows and any(one[1:] == there[1:] for one in fits)
+        # Outside of its layers a model may get other rows: for more tokens, or other labels.
+        rows = "#" not in adapter_names.unnumbered(module) and any(
+            one[1:] == there[1:] for one in fits
+        )
         text = f"{module}: {_by(size)} and not {_by(there)}"
         wrong[RESIZED if rows else SIZED].append(text)
     for mark, found in wrong.items():

@@ -32,8 +32,6 @@ class Base:
     unsized: str | None
     composite: bool
     """Whether it is made of several models."""
-    rows: int | None
-    """The size of its vocabulary."""
     kind: str | None
     """Its `model_type`."""
 
@@ -44,8 +42,6 @@ def read(folder: str) -> Base | None:
     if not keys:
         return None
     config = _json(os.path.join(folder, _CONFIG))
-    text = config.get("text_config")
-    rows = config.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
     kind = config.get("model_type")
     shapes, unsized = _shapes(folder, files)
     if config.get("quantization_config"):
@@ -56,7 +52,6 @@ def read(folder: str) -> Base | None:
         shapes={} if unsized else shapes,
         unsized=unsized,
         composite=any(isinstance(config.get(part), dict) for part in _PARTS),
-        rows=rows if isinstance(rows, int) else None,
         kind=kind if isinstance(kind, str) else None,
     )
 
