@@ -222,7 +222,7 @@ def _settings() -> list[Fault]:
         "target_parameters": ["mlp.experts.down_proj"],
         "layers_to_transform": ["0"],
         "layers_pattern": ["layers"],
-        "layer_replication": ["x", [[0]], [["0", 2]], 3],
+        "layer_replication": ["x", [[0]], [["0", 2]], 3, [[0, 1 << 40]]],
         "task_type": ["X", "causal_lm", ""],
         "init_lora_weights": ["x", "true", "EVA", "pissa_x", 3],
         "trainable_token_indices": [[], 3, ["1"]],

@@ -512,6 +512,21 @@ def test_names_before_those_of_the_base(
     assert (finding.status.value, part in finding.message) == (status, True), finding.message
 
 
+def test_the_layers_of_a_vision_tower_are_not_those_of_the_language_model(tmp_path: Path) -> None:
+    keys = {
+        "model.vision.encoder.layers.0.q_proj.weight": sized([4, 4]),
+        "thinker.layers.0.q_proj.weight": sized([8, 8]),
+    }
+    (tmp_path / "model.safetensors").write_bytes(safetensors(keys))
+    (tmp_path / "config.json").write_text('{"vision_config": {}}')
+    tensors = {
+        f"base_model.model.model.text.layers.0.q_proj.lora_{side}.weight": sized(shape)
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
+    assert only(scan(tmp_path / "adapter")).status.value == "pass"
+
+
 # Many a repository has adapters in Git LFS, and a clone without it has pointers.
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:fd6a\nsize 1049\n"
 

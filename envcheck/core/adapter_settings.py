@@ -178,13 +178,16 @@ def _are_layers(value: Any) -> bool:
 
 
 def _are_ranges(value: Any) -> bool:
-    """Say whether it is a list of pairs of layers, the second of which is no longer of the range."""
-    return isinstance(value, list) and all(
-        isinstance(pair, list)
-        and len(pair) == 2
-        and all(type(one) is int and 0 <= one <= _MAX_LAYERS for one in pair)
-        for pair in value
+    """Say whether it is a list of pairs of layers, the second of which is the end of the range."""
+    return (
+        isinstance(value, list)
+        and all(isinstance(p, list) and len(p) == 2 and all(map(_is_layer, p)) for p in value)
+        and sum(max(0, end - first) for first, end in value) <= _MAX_LAYERS
     )
+
+
+def _is_layer(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _are_tokens(value: Any) -> bool:

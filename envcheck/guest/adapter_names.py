@@ -23,7 +23,7 @@ class Names:
     """The modules of an adapter beside those of a base."""
 
     known: Mapping[str, str]
-    """Module of the adapter -> what the base calls it."""
+    """Module of the adapter -> what the base calls it, empty where several of its names fit."""
     missing: Sequence[str]
     renamed: Sequence[str]
     """Those with a name more than the base has, which no class is known to add."""
@@ -35,9 +35,11 @@ def match(modules: Sequence[str], base: Base, settings: Mapping[str, Any]) -> Na
     """Look for each module in the base."""
     order = [n for a, b in settings.get("layer_replication") or () for n in range(a, b)]
     ends: dict[str, str] = {}
-    for name in sorted(base.names):
+    for name in base.names:
         for end in _ends(name):
-            ends.setdefault(end, name)
+            # Vision towers have layers too, whose names end like those of the language model.
+            ends[end] = "" if end in ends else name
+    ends.update({name: name for name in base.names})
     known: dict[str, str] = {}
     missing: list[str] = []
     renamed: list[str] = []
@@ -53,8 +55,8 @@ def match(modules: Sequence[str], base: Base, settings: Mapping[str, Any]) -> Na
             before = name[: -len(shorter) - 1].split(".")
             if not (base.composite or (heads | _BELOW).issuperset(before)):
                 (prefixed if shorter.split(".")[0] in heads else renamed).append(module)
-        elif base.composite and (end := next((e for e in _layer_ends(name) if e in ends), "")):
-            known[module] = ends[end]
+        elif base.composite and (found := [e for e in _layer_ends(name) if e in ends]):
+            known[module] = ends[found[0]]
         elif (inner := _without_second(name)) in base.names:
             known[module] = inner
             renamed.append(module)
