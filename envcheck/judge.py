@@ -217,7 +217,7 @@ def _line(
     driver = f"; least driver {least}" if least else ""
     how = "" if assurance is Assurance.SCANNED else f"; {_REACHED[assurance]}"
     not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
-    without = f"; {len(not_asked)} checks were not asked" if not_asked else ""
+    without = f"; {len(not_asked)} check(s) not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
     if CHECKS[0].id in {f.check for f in findings if _excused(f)}:
         asked = [f for f in findings if f.check not in not_asked]

@@ -33,7 +33,7 @@ class Fault:
     name: str
     make: Change
     says: str
-    """Status, and a part of the message."""
+    """Status, and parts of the message, with `…` between them."""
     peft: str
     """`raises`, `as base` (it changes nothing), `other` than trained, or `as trained`."""
     good: str = "linear"
@@ -175,31 +175,35 @@ def _settings() -> list[Fault]:
          "pass: 4 pair(s)", "as trained"),
         ("alpha a fraction", said(lora_alpha=8.0), "pass: 4 pair(s)", "as trained"),
         ("a pattern of no module", said(rank_pattern={"zzz": 2}), "pass: 4 pair(s)", "as trained"),
-        ("rank by pattern", said(rank_pattern={"q_proj": 2}), "fail: 2 time(s) tensors of another",
+        ("rank by pattern", said(rank_pattern={"q_proj": 2}), "fail: tensors of another…(2,",
          "raises"),
         ("rslora by a text", said(use_rslora="false"), "fail: use_rslora is 'false'", "other"),
+        ("no task", said(task_type=None), "pass: 4 pair(s)", "as trained"),
+        ("begun in capitals", said(init_lora_weights="Gaussian"), "pass: 4 pair(s)", "as trained"),
+        ("begun as nothing", said(init_lora_weights=None), "pass: 4 pair(s)", "as trained"),
+        ("tokens that it lacks", said(trainable_token_indices=[1]), "fail: trained tokens", "raises"),
         ("rslora by null", said(use_rslora=None), "pass: 4 pair(s)", "as trained"),
         ("biases by another word", said(bias="some"), "fail: bias is 'some'", "raises"),
         ("biases that it lacks", said(bias="all"), "pass: 4 pair(s)", "as trained"),
-        ("dora without vectors", said(use_dora=True), "fail: 4 time(s) modules without", "other"),
-        ("targets another", said(target_modules=["q_proj"]), "fail: 2 time(s) modules that", "other"),
+        ("dora without vectors", said(use_dora=True), "fail: modules without…(4,", "other"),
+        ("targets another", said(target_modules=["q_proj"]), "fail: modules that…(2,", "other"),
         ("targets more", said(target_modules=["q_proj", "v_proj", "k_proj"]), "pass: 4 pair(s)",
          "as trained"),
-        ("targets none of its own", said(target_modules=["k_proj"]), "fail: 4 time(s) modules",
+        ("targets none of its own", said(target_modules=["k_proj"]), "fail: modules…(4,",
          "as base"),
-        ("targets of an end", said(target_modules=["attn.q_proj", "v_proj"]), "fail: 2 time(s)",
+        ("targets of an end", said(target_modules=["attn.q_proj", "v_proj"]), "fail: (2,",
          "other"),
         ("targets by whole parts", said(target_modules=["self_attn.q_proj", "v_proj"]),
          "pass: 4 pair(s)", "as trained"),
-        ("targets by a text for the end", said(target_modules="q_proj"), "fail: 4 time(s)", "raises"),
+        ("targets by a text for the end", said(target_modules="q_proj"), "fail: (4,", "raises"),
         ("targets by a nested text", said(target_modules=r"(.*\.)+(q|v)_proj"), "pass: 4 pair(s)",
          "as trained"),
-        ("targets as a glob", said(target_modules=["*.q_proj"]), "fail: 4 time(s)", "raises"),
-        ("excluded", said(exclude_modules=["q_proj"]), "fail: 2 time(s) modules that", "other"),
-        ("excluded by a text", said(exclude_modules=".*"), "fail: 4 time(s) modules", "raises"),
-        ("of another layer", said(layers_to_transform=[0]), "fail: 2 time(s) modules", "other"),
+        ("targets as a glob", said(target_modules=["*.q_proj"]), "fail: (4,", "raises"),
+        ("excluded", said(exclude_modules=["q_proj"]), "fail: modules that…(2,", "other"),
+        ("excluded by a text", said(exclude_modules=".*"), "fail: modules…(4,", "raises"),
+        ("of another layer", said(layers_to_transform=[0]), "fail: modules…(2,", "other"),
         ("of no layer", said(layers_to_transform=[]), "pass: 4 pair(s)", "as trained"),
-        ("saved whole and not there", said(modules_to_save=["q_proj"]), "fail: 2 time(s) modules",
+        ("saved whole and not there", said(modules_to_save=["q_proj"]), "fail: modules…(2,",
          "raises"),
         ("saved whole, of no module", said(modules_to_save=["zzz"]), "pass: 4", "as trained"),
         ("targets [] beside parameters", said(target_modules=[], target_parameters=[
@@ -218,6 +222,10 @@ def _settings() -> list[Fault]:
         "target_parameters": ["mlp.experts.down_proj"],
         "layers_to_transform": ["0"],
         "layers_pattern": ["layers"],
+        "layer_replication": ["x", [[0]], [["0", 2]], 3, [[0, 1 << 40]]],
+        "task_type": ["X", "causal_lm", ""],
+        "init_lora_weights": ["x", "true", "EVA", "pissa_x", 3],
+        "trainable_token_indices": [[], 3, ["1"]],
     }
     for name, values in refused.items():
         rows += [
@@ -246,7 +254,7 @@ def _keys() -> list[Fault]:
         ("infinity in A", filled("1.self_attn.v_proj.lora_A", inf), "fail: NaN or infinity", "other"),
         ("zeros in B", filled("lora_B", 0.0), "fail: it changes nothing", "as base"),
         ("zeros in A", filled("lora_A", -0.0), "fail: it changes nothing", "as base"),
-        ("a module more", tensors(lambda t: {**t, **k_proj}), "fail: 1 time(s) modules that",
+        ("a module more", tensors(lambda t: {**t, **k_proj}), "fail: modules that…(1,",
          "as trained"),
         ("no tensor", tensors(lambda _: {}), "fail: holds no LoRA weights", "as base"),
         ("default in the keys", renamed(lambda k: k.replace(".weight", ".default.weight")),
@@ -258,6 +266,10 @@ def _keys() -> list[Fault]:
         ("a prefix before it", renamed(lambda k: f"module.{k}"), "fail: without", "as base"),
         ("a wrapper", renamed(lambda k: k.replace(PREFIX, f"{PREFIX}_orig_mod.", 1)),
          "fail: wrapper", "as base"),
+        ("in DDP", renamed(lambda k: k.replace(PREFIX, f"{PREFIX}module.", 1)),
+         "fail: wrapper", "as base"),
+        ("a weight saved whole of NaN", tensors(lambda t: {**t, LM_HEAD: floats(16, 8, value=nan)}),
+         "fail: NaN or infinity", "other"),
         ("an unknown dtype", header(dtype="F99"), "fail: the dtype 'F99'", "raises"),
         ("another dtype", header(dtype="F16"), "fail: contradict", "raises"),
         ("another shape", header(shape=[4, 4]), "fail: contradict", "raises"),
@@ -289,8 +301,19 @@ def _others() -> list[Fault]:
             says="warn: only its 2 other tensors", peft="other"),
         row(name="rank of an embedding", good="embedding-alone", make=said(r=2),
             says="fail: another rank than `r`", peft="raises"),
+        row(name="tokens more", good="tokens", make=said(trainable_token_indices=[1, 2, 3]),
+            says="fail: trained tokens", peft="raises"),
+        row(name="tokens fewer", good="tokens", make=said(trainable_token_indices=[1]),
+            says="fail: trained tokens", peft="raises"),
+        row(name="tokens by module", good="tokens", make=said(trainable_token_indices={
+            "embed_tokens": [1, 2]}), says="pass: 4 pair(s)", peft="as trained"),
+        row(name="tokens of no module", good="tokens", make=said(trainable_token_indices={
+            "zzz": [1, 2]}), says="fail: trained tokens", peft="raises"),
+        # The rows that were written are the model's own, which hides what is lost.
+        row(name="tokens unsaid", good="tokens", make=said(trainable_token_indices=None),
+            says="fail: trained tokens", peft="as trained"),
         row(name="patterns unsaid", good="rank-pattern", make=said(rank_pattern={}),
-            says="fail: 2 time(s) tensors of another rank", peft="raises"),
+            says="fail: tensors of another rank…(2,", peft="raises"),
         row(name="blocks unsaid", good="bdlora", make=said(use_bdlora=None),
             says="fail: another rank than its `lora_A`", peft="raises"),
         row(name="parameters unsaid", good="parameters", make=said(target_parameters=None),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -172,7 +174,7 @@ def test_keys_are_compared_with_a_base_that_is_here(
         index = {"weight_map": dict.fromkeys(base, "model-1.safetensors")}
         (model / "model.safetensors.index.json").write_text(json.dumps(index))
     else:
-        tensors: Tensors = {key: ([1, 1], bytes(4)) for key in base}
+        tensors: Tensors = {key: ([8, 8], bytes(256)) for key in base}
         (model / "model.safetensors").write_bytes(safetensors(tensors))
     adapter(tmp_path / "adapter", good(), {"base_model_name_or_path": str(model)})
     finding = only(scan(tmp_path / "adapter"))
@@ -254,7 +256,7 @@ def test_faults_of_adapters_are_told(fault: Fault, tmp_path: Path) -> None:
     inventory = scan(made(fault, tmp_path / "adapter"))
     findings = ask(LOADS, inventory, "sm_90")
     status, _, part = fault.says.partition(": ")
-    told = [f for f in findings if part in f.message]
+    told = [f for f in findings if all(one in f.message for one in part.split("…"))]
     assert [f.status.value for f in told] == [status], [f.message for f in findings]
     # A remedy for each fault, and no second opinion beside a pass.
     assert all(f.remedy for f in findings if f.status.value in ("fail", "warn"))
@@ -375,6 +377,154 @@ def test_settings_that_cannot_be_read_are_a_fault(
     make(tmp_path / "adapter_config.json")
     finding = only(scan(tmp_path))
     assert (finding.status.value, said in finding.message) == ("fail", True), finding.message
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_config.json"])
+def test_what_this_user_may_not_read_is_no_fault_of_the_adapter(tmp_path: Path, name: str) -> None:
+    adapter(tmp_path, good(), {})
+    (tmp_path / name).chmod(0)
+    # As a user without rights of its own, which root has.
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            if os.getuid() == 0:
+                _open_parents(tmp_path)
+                os.seteuid(65534)
+            os.write(write, codec.dumps(scan(tmp_path)).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, encoding="utf-8") as handle:
+        inventory = codec.loads(Inventory, handle.read(), name="x")
+    finding = only(inventory)
+    assert (finding.status.value, finding.remedy) == ("error", "run as a user who may read it")
+    assert "Permission denied" in finding.message
+    assert judged(inventory, "sm_90").verdict is Verdict.INCONCLUSIVE
+
+
+def _open_parents(folder: Path) -> None:
+    for one in (folder, *folder.parents):
+        if not one.stat().st_mode & 0o001:
+            one.chmod(one.stat().st_mode | 0o055)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("module.base_model.model.", "remove `module.` before `base_model.model.`"),
+        ("module.", "put `base_model.model.` in the place of `module.`"),
+        ("", "put `base_model.model.` before each key"),
+        ("base_model.", "save it again"),
+    ],
+)
+def test_the_remedy_for_a_prefix_leads_to_one_that_is_found(
+    tmp_path: Path, before: str, said: str
+) -> None:
+    adapter(tmp_path, renamed(lambda k: before + k.removeprefix("base_model.model.")), {})
+    assert only(scan(tmp_path)).remedy.startswith(said)
+
+
+def sized(shape: list[int]) -> tuple[list[int], bytes]:
+    return shape, struct.pack("<f", 1.0) * (shape[0] * shape[1])
+
+
+# The adapter has modules of 8x8. The names alone are the same in each.
+@pytest.mark.parametrize(
+    ("shape", "config", "expected"),
+    [
+        ([8, 8], {}, "pass: compared with"),
+        ([8, 4], {}, "fail: of another size than in the base"),
+        ([9, 4], {}, "fail: l: 8x8 and not 9x4"),
+        # Tokens or labels were added to one, and the job can do that to the other.
+        ([9, 8], {}, "warn: unless the job gives the model as many rows"),
+        ([8, 4], {"quantization_config": {"bits": 4}}, "pass: by its names alone: its weights"),
+    ],
+)
+def test_sizes_are_compared_with_a_base_that_is_here(
+    tmp_path: Path, shape: list[int], config: dict[str, object], expected: str
+) -> None:
+    base = safetensors({"l.weight": sized(shape), "m.weight": sized(shape)})
+    (tmp_path / "model.safetensors").write_bytes(base)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    adapter(tmp_path / "adapter", good(), {"base_model_name_or_path": str(tmp_path)})
+    finding = only(scan(tmp_path / "adapter"))
+    status, _, part = expected.partition(": ")
+    assert (finding.status.value, part in finding.message) == (status, True), finding.message
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"1": "layers.0.q.weight", "2": "layers.1.q.weight"}, "fail: 8x8 and not 9x8"),
+        ({"1": "layers.0.q.weight"}, "pass: by its names alone: 2 in it cannot be read"),
+    ],
+)
+def test_sizes_are_compared_with_every_file_of_a_base(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
+    index = {"weight_map": {"layers.0.q.weight": "1", "layers.1.q.weight": "2"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    for name, key in files.items():
+        size = [9, 8] if "1" in key else [8, 8]
+        (tmp_path / name).write_bytes(safetensors({key: sized(size)}))
+    tensors = {
+        f"base_model.model.layers.{n}.q.lora_{side}.weight": sized(shape)
+        for n in (0, 1)
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
+    finding = only(scan(tmp_path / "adapter"))
+    status, _, part = expected.partition(": ")
+    assert (finding.status.value, part in finding.message) == (status, True), finding.message
+
+
+@pytest.mark.parametrize(
+    ("before", "base", "config", "expected"),
+    [
+        ("foo.model.", "model.", {}, "fail: a name more"),
+        ("model.foo.", "model.", {}, "warn: a name more"),
+        ("foo.", "", {}, "warn: a name more"),
+        ("model.", "", {}, "pass: compared with"),
+        ("bert.encoder.", "", {"model_type": "bert"}, "pass: compared with"),
+        ("roberta.", "", {"model_type": "xlm-roberta"}, "pass: compared with"),
+        ("", "model.", {}, "pass: compared with"),
+        # Of several models the names in the checkpoint are others than in the model.
+        ("model.language_model.", "model.", {"vision_config": {}}, "pass: compared with"),
+        ("model.language_model.", "language_model.model.", {"text_config": {}}, "pass: compared"),
+        ("transformer.", "model.", {}, "fail: none of its modules"),
+    ],
+)
+def test_names_before_those_of_the_base(
+    tmp_path: Path, before: str, base: str, config: dict[str, object], expected: str
+) -> None:
+    keys = [f"{base}layers.{n}.q_proj.weight" for n in (0, 1)]
+    (tmp_path / "model.safetensors").write_bytes(safetensors({k: sized([8, 8]) for k in keys}))
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = {
+        f"base_model.model.{before}layers.{n}.q_proj.lora_{side}.weight": sized(shape)
+        for n in (0, 1)
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
+    finding = only(scan(tmp_path / "adapter"))
+    status, _, part = expected.partition(": ")
+    assert (finding.status.value, part in finding.message) == (status, True), finding.message
+
+
+def test_the_layers_of_a_vision_tower_are_not_those_of_the_language_model(tmp_path: Path) -> None:
+    keys = {
+        "model.vision.encoder.layers.0.q_proj.weight": sized([4, 4]),
+        "thinker.layers.0.q_proj.weight": sized([8, 8]),
+    }
+    (tmp_path / "model.safetensors").write_bytes(safetensors(keys))
+    (tmp_path / "config.json").write_text('{"vision_config": {}}')
+    tensors = {
+        f"base_model.model.model.text.layers.0.q_proj.lora_{side}.weight": sized(shape)
+        for side, shape in (("A", [4, 8]), ("B", [8, 4]))
+    }
+    adapter(tmp_path / "adapter", tensors, {"base_model_name_or_path": str(tmp_path)})
+    assert only(scan(tmp_path / "adapter")).status.value == "pass"
 
 
 # Many a repository has adapters in Git LFS, and a clone without it has pointers.

@@ -169,6 +169,17 @@ def test_a_long_path_loses_its_front_and_keeps_its_name(
     assert "deep/" * 30 + "libname.so" in joined
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_what_tells_two_long_paths_apart_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    paths = [f"/data/{name}/adapter_model.safetensors" for name in ("first-run", "second-run")]
+    told = [finding(p, Status.FAIL, check="adapter-will-load") for p in paths]
+    shown = "".join(on_terminal(monkeypatch, columns, report(*told, verdict="incompatible")))
+    assert "first-run" in shown
+    assert "second-run" in shown
+
+
 def test_many_native_files_give_way_to_what_needs_attention() -> None:
     many = [finding(f"{n}.so") for n in range(100)]
     bad = finding("bad.so", "fail", "none")

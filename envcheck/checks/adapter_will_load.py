@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from envcheck.checks import remedies
 from envcheck.checks.check import Check, Question
 from envcheck.core import adapter_settings
 from envcheck.core.artefacts import Adapter, Marked
@@ -12,14 +13,15 @@ from envcheck.core.model import Domain, Finding, Json, Status
 
 _SAVED = "save it again from the unwrapped model: model.save_pretrained(folder)"
 _ITS_OWN = "put the adapter_config.json beside it that was saved with it"
+_PREFIX, _PARALLEL = "base_model.model.", "module."
 _LFS, _PULL = "Git LFS", "git lfs pull"
 # mark -> (what it means, remedy, whether that follows from PEFT's rules alone). Measured with PEFT
 # 0.21.2 by loading such adapters (`tests/test_adapters_in_peft.py`): with the first four the model
 # is as if untrained, and no error is raised.
 _MEANS = {
     "wrapped": (
-        "names of a wrapper in the keys (torch.compile, FSDP): a plain model has no such modules",
-        "rename the keys without `_orig_mod.` and the like, or " + _SAVED,
+        "names of a wrapper in the keys (torch.compile, FSDP, DDP): no plain model has them",
+        "rename the keys without `_orig_mod.`, `module.` and the like, or " + _SAVED,
         False,
     ),
     "doubled-prefix": ("`base_model.model.` twice in the keys", _SAVED, False),
@@ -29,8 +31,8 @@ _MEANS = {
         True,
     ),
     "no-prefix": (
-        "keys without `base_model.model.`, which PEFT looks for",
-        "put `base_model.model.` before each key, or " + _SAVED,
+        "keys without `base_model.model.` before all else, which PEFT looks for",
+        _SAVED,
         True,
     ),
     "no-partner": ("modules with only one of `lora_A` and `lora_B`", _SAVED, False),
@@ -56,12 +58,19 @@ _MEANS = {
         _ITS_OWN,
         True,
     ),
+    "other-tokens": (
+        "tensors of trained tokens that are not as many as trainable_token_indices names",
+        _ITS_OWN,
+        True,
+    ),
     "unused-bias": (
         "biases of `lora_B`, which PEFT drops: lora_bias is not set",
         _ITS_OWN,
         True,
     ),
 }
+_MISNAMED = ("wrapped", "doubled-prefix", "no-prefix")
+_OF_NAMES = ("prefix-not-in-base", "name-not-in-base", "not-in-base", "not-tuned")
 _Wrong = tuple[Status, str, str]
 
 
@@ -104,6 +113,8 @@ def _good(adapter: Adapter, settings: Mapping[str, Json]) -> str:
     named = settings.get("base_model_name_or_path")
     if adapter.base:
         base = f"compared with {adapter.base}"
+        if adapter.base_unsized:
+            base += f" by its names alone: {adapter.base_unsized}"
     elif named:
         base = f"not compared with a base model: {named} is no folder here with its weights"
     else:
@@ -115,6 +126,10 @@ def _good(adapter: Adapter, settings: Mapping[str, Json]) -> str:
 
 
 def _wrong(adapter: Adapter, settings: Mapping[str, Json]) -> Iterator[_Wrong]:
+    refused = [p for p in (adapter.problem, adapter.unconfigured) if p and remedies.is_refused(p)]
+    if refused:
+        yield Status.ERROR, f"cannot be judged: {refused[0]}", remedies.AS_A_READER
+        return
     if adapter.problem is not None:
         remedy = _PULL if _LFS in adapter.problem else "fetch or save the file again"
         yield Status.FAIL, f"cannot be loaded: {adapter.problem}", remedy
@@ -128,17 +143,40 @@ def _wrong(adapter: Adapter, settings: Mapping[str, Json]) -> Iterator[_Wrong]:
     if not adapter.pairs and not adapter.marks:
         yield Status.FAIL, "it holds no LoRA weights", _SAVED
         return
+    yield from _marked(adapter)
+    yield from _without_effect(adapter)
+    # Names that no model has are in no base either.
+    misnamed = any(mark.mark in _MISNAMED for mark in adapter.marks)
+    for mark in adapter.unlike_base:
+        if not (misnamed and mark.mark in _OF_NAMES):
+            yield _unlike(adapter, mark)
+
+
+def _marked(adapter: Adapter) -> Iterator[_Wrong]:
+    """Tell of keys that PEFT does not look for, or that the settings contradict."""
     for mark in adapter.marks:
         if mark.mark in _MEANS:
             means, remedy, of_peft = _MEANS[mark.mark]
             if adapter.settings is not None or not of_peft:
-                yield Status.FAIL, f"{mark.count} time(s) {means} ({mark.example})", remedy
+                if mark.mark == "no-prefix":
+                    remedy = _prefixed(mark.example)
+                where = f"({mark.count}, the first is {mark.example})"
+                yield Status.FAIL, f"{means} {where}", remedy
         if mark.mark == "rank-of-old-peft":
             message = f"{mark.count} tensor(s) of a rank that rank_pattern gives in PEFT up to 0.14"
             yield Status.WARN, f"{message} alone ({mark.example})", "pip install 'peft<0.15'"
-    yield from _without_effect(adapter)
-    for mark in adapter.unlike_base:
-        yield _unlike(adapter, mark)
+
+
+def _prefixed(key: str) -> str:
+    """Say how such a key becomes one that PEFT finds, where that is sure."""
+    before, found, _ = key.partition(_PREFIX)
+    if found:
+        return f"remove `{before}` before `{_PREFIX}` in each key, or {_SAVED}"
+    if key.startswith("base_model."):
+        return _SAVED
+    if key.startswith(_PARALLEL):
+        return f"put `{_PREFIX}` in the place of `{_PARALLEL}` before each key, or {_SAVED}"
+    return f"put `{_PREFIX}` before each key, or {_SAVED}"
 
 
 def _without_effect(adapter: Adapter) -> Iterator[_Wrong]:
@@ -152,7 +190,7 @@ def _without_effect(adapter: Adapter) -> Iterator[_Wrong]:
     ):
         if not count:
             continue
-        if count < adapter.pairs or adapter.unread:
+        if count < adapter.pairs:
             message = f"{count} of {adapter.pairs} pairs have a {how}: they change nothing"
             yield Status.WARN, message, some
         elif adapter.others:
@@ -167,16 +205,36 @@ def _without_effect(adapter: Adapter) -> Iterator[_Wrong]:
 
 def _unlike(adapter: Adapter, mark: Marked) -> _Wrong:
     there = f"the base model {adapter.base}"
-    if mark.mark == "not-saved":
-        message = f"modules_to_save names {mark.example}, which {there} has and this file has not"
-        return Status.FAIL, f"{message}: PEFT raises", _SAVED
-    if mark.mark == "not-tuned":
-        message = f"target_modules names {mark.example}, which {there} has and this file has not"
-        return Status.WARN, f"{message}: it stays untrained", _SAVED
+    named = f"{mark.example}, which {there} has and this file has not"
+    trained = "use the base model that it was trained with"
+    unwrapped = f"rename the keys to the names that the model has, or {_SAVED}"
     every = mark.count >= adapter.pairs
     share = "none of its modules is" if every else f"{mark.count} of its modules are not"
-    remedy = "use the base model that it was trained with"
-    return Status.FAIL if every else Status.WARN, f"{share} in {there} ({mark.example})", remedy
+    more = f"{mark.count} module(s) have a name more than in {there} ({mark.example})"
+    sizes = f"{mark.count} tensor(s) of another size than in {there} ({mark.example})"
+    told: dict[str, _Wrong] = {
+        "not-saved": (Status.FAIL, f"modules_to_save names {named}: PEFT raises", _SAVED),
+        "not-tuned": (Status.WARN, f"target_modules names {named}: it stays untrained", _SAVED),
+        "other-size": (Status.FAIL, f"{sizes}: PEFT raises", trained),
+        # The job may do that, and one that does not gets PEFT's error.
+        "other-rows": (
+            Status.WARN,
+            f"{sizes}: PEFT raises, unless the job gives the model as many rows before",
+            "call model.resize_token_embeddings before PEFT, or load the model with num_labels",
+        ),
+        "prefix-not-in-base": (Status.FAIL, f"{more}: PEFT drops their weights", unwrapped),
+        "name-not-in-base": (
+            Status.WARN,
+            f"{more}: PEFT drops their weights, unless the job's model calls them so",
+            unwrapped,
+        ),
+        "not-in-base": (
+            Status.FAIL if every else Status.WARN,
+            f"{share} in {there} ({mark.example})",
+            trained,
+        ),
+    }
+    return told[mark.mark]
 
 
 CHECK = Check(
@@ -188,7 +246,7 @@ CHECK = Check(
         "prefix, an adapter's name) are dropped with a mere warning when it loads, so the adapter "
         "is a no-op; one that is zero or scaled by zero is that too, and NaN in it spoils all. "
         "Where adapter_config.json lies beside it, its settings are compared with what PEFT takes "
-        "and with the tensors, and module names with the base model, where one on this machine "
+        "and with the tensors, and names and sizes with the base model, where one on this machine "
         "is named. Other types than LoRA are not looked at."
     ),
     classes=("L",),

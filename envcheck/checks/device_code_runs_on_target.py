@@ -16,7 +16,7 @@ from envcheck.core.sm import Sm
 
 # What to do about a file that could not be read, by what its problem says; the first counts.
 _UNREADABLE = (
-    (r"permission|not permitted|folder cannot be read", "run as a user who may read it"),
+    (remedies.REFUSED, remedies.AS_A_READER),
     (
         r"not a regular file|neither a file nor a directory",
         "put a regular file in its place, or leave it out",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.checks.check import Question
 from envcheck.core import cuda
 from envcheck.core.coverage import Coverage
@@ -9,6 +11,15 @@ from envcheck.core.device_file import DeviceFile
 from envcheck.core.installed import Shadow
 from envcheck.core.sm import Sm
 from envcheck.core.torch_releases import RELEASES, install_command
+
+REFUSED = r"permission|not permitted|folder cannot be read"
+"""What the system says of a file that this user may not read, as a regular expression."""
+AS_A_READER = "run as a user who may read it"
+
+
+def is_refused(problem: str) -> bool:
+    """Say whether a file could not be read for want of the right to."""
+    return re.search(REFUSED, problem, re.IGNORECASE) is not None
 
 
 def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:

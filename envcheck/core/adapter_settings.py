@@ -17,13 +17,22 @@ LORA = "LORA"
 RANK = ALPHA = 8
 """PEFT's defaults of `r` and `lora_alpha`."""
 _BIASES = ("none", "all", "lora_only")
+_TASKS = (
+    "SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION",
+)  # fmt: skip
+# How weights may begin, as PEFT asks for each: some in any letters, some by a first part.
+_BEGINNINGS = re.compile(
+    r"(?i:gaussian|olora|mica)|eva|orthogonal|loftq|lora_ga|pissa(_niter_\d+)?|corda.*"
+)
+_MAX_LAYERS = 10_000
 _SWITCHES = ("use_rslora", "use_dora", "lora_bias")
 
 READ = (
     "alpha_pattern", "base_model_name_or_path", "bias", "ensure_weight_tying",
-    "exclude_modules", "layers_pattern", "layers_to_transform", "lora_alpha",
-    "lora_bias", "lora_dropout", "modules_to_save", "peft_type", "peft_version", "r", "rank_pattern",
-    "target_modules", "target_parameters", "use_bdlora", "use_dora", "use_rslora",
+    "exclude_modules", "init_lora_weights", "layer_replication", "layers_pattern",
+    "layers_to_transform", "lora_alpha", "lora_bias", "lora_dropout", "modules_to_save",
+    "peft_type", "peft_version", "r", "rank_pattern", "target_modules", "target_parameters",
+    "task_type", "trainable_token_indices", "use_bdlora", "use_dora", "use_rslora",
 )  # fmt: skip
 """The settings that are looked at."""
 
@@ -57,9 +66,27 @@ def faults(settings: Mapping[str, Any]) -> Iterator[Fault]:
     bias = settings.get("bias", "none")
     if bias not in _BIASES:
         yield _fault("bias", bias, "PEFT raises", f"one of {', '.join(_BIASES)}")
+    yield from _kinds(settings)
     for name in _SWITCHES:
         if isinstance(settings.get(name), str) and settings[name]:
             yield _fault(name, settings[name], "a text that is not empty is true", "true or false")
+
+
+def _kinds(settings: Mapping[str, Any]) -> Iterator[Fault]:
+    task = settings.get("task_type")
+    if task is not None and task not in _TASKS:
+        yield _fault("task_type", task, "PEFT raises", f"null, or one of {', '.join(_TASKS)}")
+    begun = settings.get("init_lora_weights", True)
+    if begun and begun is not True and not _BEGINNINGS.fullmatch(str(begun)):
+        yield _fault("init_lora_weights", begun, "no such way: PEFT raises", "true")
+    replicated = settings.get("layer_replication")
+    if replicated is not None and not _are_ranges(replicated):
+        yield _fault("layer_replication", replicated, "no list of ranges", "[[first, end], ...]")
+    tokens = settings.get("trainable_token_indices")
+    lists = list(tokens.values()) if isinstance(tokens, dict) else [tokens]
+    if tokens is not None and not (lists and all(map(_are_tokens, lists))):
+        wanted = "the numbers of the tokens that it was trained with"
+        yield _fault("trainable_token_indices", tokens, "no list of tokens: PEFT raises", wanted)
 
 
 def _numbers(settings: Mapping[str, Any]) -> Iterator[Fault]:
@@ -148,6 +175,23 @@ def _are_names(value: Any) -> TypeGuard[list[str]]:
 
 def _are_layers(value: Any) -> bool:
     return all(type(one) is int for one in (value if isinstance(value, list) else [value]))
+
+
+def _are_ranges(value: Any) -> bool:
+    """Say whether it is a list of pairs of layers, the second of which is the end of the range."""
+    return (
+        isinstance(value, list)
+        and all(isinstance(p, list) and len(p) == 2 and all(map(_is_layer, p)) for p in value)
+        and sum(max(0, end - first) for first, end in value) <= _MAX_LAYERS
+    )
+
+
+def _is_layer(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_tokens(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int for one in value)
 
 
 def _compiles(pattern: str) -> bool:

@@ -64,8 +64,10 @@ class Adapter:
     """Whether a pattern of the settings took too long to be compared with the modules."""
     base: str | None = None
     """The folder of the base model, where one on this machine is named and could be read."""
+    base_unsized: str | None = None
+    """Why no size was compared with that base."""
     unlike_base: tuple[Marked, ...] = ()
-    """Names that this base model does not have, or has beside them."""
+    """Names that this base model does not have, or has beside them, and tensors of another size."""
     problem: str | None = None
 
 

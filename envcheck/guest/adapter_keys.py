@@ -19,16 +19,20 @@ SINGLE, OTHER_PAIR, NOT_FINITE = "no-partner", "other-pair", "not-finite"
 RANKED, ONCE_RANKED = "other-rank", "rank-of-old-peft"
 UNTARGETED, SCALED = "not-targeted", "scaled-by-zero"
 NO_MAGNITUDE, MAGNITUDE, BIASED = "no-magnitude", "unused-magnitude", "unused-bias"
+OTHER_TOKENS = "other-tokens"
 
 PREFIX = "base_model.model."
 # What torch.compile, DDP, FSDP and activation checkpointing put between the names of modules.
 _WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+# What DataParallel and DDP put before all of them; further inside a model may have such a name.
+_PARALLEL = PREFIX + "module."
 _LORA = re.compile(
     r"(?P<module>.+)\.lora_(?:(?P<side>[AB])(?P<named>(?:\.[^.]+)*?)\.weight"
     r"|embedding_(?P<rows>[AB])(?P<called>(?:\.[^.]+)*))"
 )
 _MAGNITUDE = re.compile(r"(?P<module>.+)\.lora_magnitude_vector(?:\..+)?")
 _BIAS = re.compile(r"(?P<module>.+)\.lora_B(?:\.[^.]+)*?\.bias")
+_TOKENS = ".token_adapter.trainable_tokens_delta"
 _MAX_KEY = 1024
 
 
@@ -47,6 +51,15 @@ class Keys:
     def modules(self) -> list[str]:
         """The modules with LoRA weights, as the base model calls them."""
         return list(dict.fromkeys(_module(match) for match in self.found.values()))
+
+    @property
+    def pairs(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """The A and B of each module, without those that wrap a part or a parameter of it."""
+        return {
+            _module(self.found[sides["A"]]): (self.tensors[sides["A"]], self.tensors[sides["B"]])
+            for sides in self.sides.values()
+            if len(sides) == 2 and ".base_layer" not in sides["A"]
+        }
 
     @property
     def whole(self) -> list[str]:
@@ -70,7 +83,9 @@ def marks(keys: Keys, settings: Mapping[str, Any]) -> Iterator[Marked]:
     pairs = [] if settings.get("use_bdlora") else [s for s in keys.sides.values() if len(s) == 2]
     yield from _grouped(
         {
-            WRAPPED: [k for k in found if set(_WRAPPERS) & set(k.split("."))],
+            WRAPPED: [
+                k for k in found if set(_WRAPPERS) & set(k.split(".")) or k.startswith(_PARALLEL)
+            ],
             DOUBLED: [k for k in found if k.startswith(PREFIX + PREFIX)],
             # PEFT itself takes `default`, the name that it gives where none is given.
             NAMED: [k for k, match in found.items() if _name(match) not in ("", ".default")],
@@ -106,6 +121,7 @@ def against(keys: Keys, settings: Mapping[str, Any]) -> list[Marked] | None:
         NO_MAGNITUDE: sorted(modules - magnitudes) if dora else [],
         MAGNITUDE: [] if dora else sorted(magnitudes),
         BIASED: [] if settings.get("lora_bias") else biases,
+        OTHER_TOKENS: list(_other_tokens(keys, settings.get("trainable_token_indices"))),
     }
     return list(_grouped(groups))
 
@@ -144,6 +160,19 @@ def _ranked(
         else:
             found[key] = list(one.ranks).index(rank) if rank in one.ranks else None
     return found
+
+
+def _other_tokens(keys: Keys, tokens: Any) -> Iterator[str]:
+    """Yield the tensors of trained tokens that have not as many rows as the settings name."""
+    tensors = [key for key in keys.others if key.endswith(_TOKENS)]
+    if tokens and not tensors:
+        yield "none is in the file"
+    for key in tensors:
+        module = key.removesuffix(_TOKENS)
+        named = tokens if isinstance(tokens, dict) else {module: tokens or ()}
+        found = [n for name, n in named.items() if adapter_targets.ends_with(module, [name])]
+        if not found or keys.tensors[key].shape[:1] != (len(found[0]),):
+            yield key
 
 
 def _are_pair(first: Tensor, second: Tensor) -> bool:

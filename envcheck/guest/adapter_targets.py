@@ -71,7 +71,8 @@ def _told(settings: Mapping[str, Any], module: str) -> Told:
             tuned=_is_tuned(settings, module),
             ranks=tuple(_ranks(ranks, alphas, module, settings.get("r", RANK))),
             alpha=_first(alphas, module, settings.get("lora_alpha", ALPHA)),
-            stacked=ends_with(module, owners),
+            # A parameter that is named alone may be of any module that is no target by its name.
+            stacked=ends_with(module, owners) or ("" in owners and not _is_named(settings, module)),
         )
 
 
@@ -102,6 +103,11 @@ def _is_tuned(settings: Mapping[str, Any], module: str) -> bool:
     if targets is None or targets == ALL_LINEAR or settings.get("ensure_weight_tying"):
         return True
     return _matches(targets, module) and (isinstance(targets, str) or _is_layer(settings, module))
+
+
+def _is_named(settings: Mapping[str, Any], module: str) -> bool:
+    targets = settings.get("target_modules")
+    return targets not in (None, ALL_LINEAR) and _is_tuned(settings, module)
 
 
 def _matches(names: Any, module: str) -> bool:

@@ -1,8 +1,8 @@
 """LoRA adapters in safetensors files: what their keys, values and settings say.
 
-The header tells the keys (`envcheck.guest.safetensors`). Of the tensors those called `lora_A` and
-`lora_B` are read: training starts with zeros in one of them, so an adapter that still has them
-changes nothing, and a training that went wrong leaves NaN.
+The header tells the keys (`envcheck.guest.safetensors`). The tensors are read: training starts with
+zeros in one of `lora_A` and `lora_B`, so an adapter that still has them changes nothing, and a
+training that went wrong leaves NaN in them or in a module that is saved whole.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from envcheck.core.artefacts import Adapter, Marked
 from envcheck.guest import adapter_base, adapter_config, adapter_keys, safetensors, tensor_values
 from envcheck.guest.adapter_config import Config
 from envcheck.guest.adapter_keys import NOT_FINITE, Keys
+from envcheck.guest.base_weights import Base
 from envcheck.guest.reading import open_regular
 
 PEFTS_NAME = "adapter_model.safetensors"
@@ -58,14 +59,14 @@ def _adapter(
     marks = list(adapter_keys.marks(keys, settings or {}))
     if not_finite:
         marks.append(Marked(mark=NOT_FINITE, count=len(not_finite), example=not_finite[0][:300]))
-    base: str | None = None
+    base: Base | None = None
     unlike: tuple[Marked, ...] = ()
     unmatched = False
     if settings is not None and _is_judged(settings):
         told = adapter_keys.against(keys, settings)
         unmatched = told is None
         marks += told or ()
-        base, unlike = adapter_base.compare(path, settings, keys.modules, keys.whole)
+        base, unlike = adapter_base.compare(path, settings, keys)
     return Adapter(
         path=name,
         pairs=sum(set(sides) == {"A", "B"} for sides in keys.sides.values()),
@@ -77,7 +78,8 @@ def _adapter(
         zero=len(zero),
         unread=unread,
         unmatched=unmatched,
-        base=base,
+        base=base.folder if base is not None else None,
+        base_unsized=base.unsized if base is not None else None,
         unlike_base=unlike,
     )
 
@@ -90,20 +92,20 @@ def _is_judged(settings: dict[str, object]) -> bool:
 
 def _values(handle: IO[bytes], keys: Keys) -> tuple[list[str], list[str], int]:
     """Return modules with a side of zeros, keys that are not finite, and how many were not read."""
-    zero: list[str] = []
+    zero: set[str] = set()
     not_finite: list[str] = []
     unread, left = 0, _MAX_READ
-    for module, sides in keys.sides.items():
-        seen = []
-        for key in sides.values():
-            tensor = keys.tensors[key]
-            left -= tensor.end - tensor.begin
-            if left < 0:
-                unread += 1
-                continue
-            seen.append(tensor_values.look(handle, tensor))
-            if not seen[-1].finite:
-                not_finite.append(key)
-        if any(values.zero for values in seen):
-            zero.append(module)
-    return zero, not_finite, unread
+    owners = {key: module for module, sides in keys.sides.items() for key in sides.values()}
+    # Those of LoRA first: modules that are saved whole are large.
+    for key in (*owners, *keys.others):
+        tensor = keys.tensors[key]
+        left -= tensor.end - tensor.begin
+        if left < 0:
+            unread += 1
+            continue
+        values = tensor_values.look(handle, tensor)
+        if not values.finite:
+            not_finite.append(key)
+        if values.zero and key in owners:
+            zero.add(owners[key])
+    return list(zero), not_finite, unread

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
@@ -177,15 +178,18 @@ def _table(
     table.add_column(width=_CODE, no_wrap=True)
     table.add_column(width=width, overflow="fold")
     table.add_column(overflow="fold")
+    short = {name: _shorten(visible(name), width) for name, _ in rows}
+    # What tells two names apart is not cut off.
+    alike = [cut for cut, count in Counter(short.values()).items() if count > 1]
     for name, finding in rows:
-        shown = visible(name)
+        whole = fold or short[name] in alike
         why = Text(visible(finding.message))
         if finding.remedy and finding.required:
             number = remedies.setdefault(finding.remedy, len(remedies) + 1)
             why.append(f" [{number}]", style="bold")
         table.add_row(
             Text(_word(finding), style=_style(finding)),
-            Text(shown if fold else _shorten(shown, width)),
+            Text(visible(name) if whole else short[name]),
             why,
         )
     return table
