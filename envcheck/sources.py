@@ -30,8 +30,10 @@ _TEXT = frozenset([
     ".html", ".js", ".css", ".png", ".svg", ".jpg", ".gif", ".safetensors", ".gguf",
 ])  # fmt: skip
 _CODE = frozenset({".so", ".o", ".a", ".cubin", ".fatbin", ".ptx"})
-_ZIPS = (".whl", ".zip", ".tar", ".tgz", ".tar.gz")
+_ZIPS = (".whl", ".zip", ".pt2", ".tar", ".tgz", ".tar.gz")
 """Names of archives, which a file that was named must be."""
+_ALWAYS_ZIPS = (".whl", ".pt2")
+"""Those that nothing else is called: wherever it is found, such a file is one or is damaged."""
 _HEAD = 4096
 _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
@@ -162,7 +164,7 @@ def _read_handle(
         return
     if depth == 0:
         progress(name, os.fstat(handle.fileno()).st_size)
-    if given and name.endswith(_ZIPS):
+    if name.endswith(_ZIPS if given else _ALWAYS_ZIPS):
         yield problem(name, "is named like an archive, and is none")
     elif given or _of_interest(head, name):
         yield Seen(read_code(handle, name, inflate))
