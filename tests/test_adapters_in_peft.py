@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from adapter_faults import ADAPTERS, FAULTS, Fault, made
 
+from envcheck.core.adapter_settings import TYPES
+
 torch = pytest.importorskip("torch", reason="adapters are loaded with PEFT, which needs torch")
 peft = pytest.importorskip("peft", reason="adapters are loaded with PEFT")
 pytest.importorskip("transformers", reason="the base models are those of transformers")
@@ -64,3 +66,7 @@ def test_the_good_ones_change_what_the_model_computes(case: str) -> None:
     assert _does(case, ADAPTERS / case) == "as trained"
     trained = peft.PeftModel.from_pretrained(_base(case), str(ADAPTERS / case))
     assert not torch.equal(_logits(trained), _logits(_base(case)))
+
+
+def test_pefts_types_are_those_of_the_table() -> None:
+    assert {kind.value for kind in peft.PeftType} == TYPES - {"BONE"}
