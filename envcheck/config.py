@@ -100,8 +100,9 @@ def load(path: Path | None, folder: Path) -> Config:
             raise UsageError(message, remedy=f"add the table, or name an {OWN}")
         return _config(table)
     own, pyproject = folder / OWN, folder / PYPROJECT
-    other = _table(pyproject) if pyproject.is_file() else None
-    if not own.is_file():
+    # A link to nothing is no absence: reading it says what is wrong.
+    other = _table(pyproject) if pyproject.is_file() or pyproject.is_symlink() else None
+    if not own.is_file() and not own.is_symlink():
         return Config() if other is None else _config(other)
     config = _config(Table(file=own, path="", data=read(own)))
     return config if other is None else dataclasses.replace(config, passed_over=pyproject)
@@ -254,6 +255,12 @@ def _requirement(row: Table) -> str | None:
 
 
 def _architectures(table: Table) -> tuple[str, ...]:
+    written = table.data.get("architectures")
+    for number, item in enumerate(written if isinstance(written, list) else ()):
+        if type(item) is int:
+            reason = "expected a string, got an integer"
+            remedy = f'architectures = ["sm_{item}"]'
+            table.refuse(f"architectures[{number}]", reason, remedy=remedy)
     names = table.texts("architectures")
     for number, name in enumerate(names):
         _require_architecture(table, f"architectures[{number}]", name)
@@ -261,6 +268,9 @@ def _architectures(table: Table) -> tuple[str, ...]:
 
 
 def _require_architecture(table: Table, key: str, name: str) -> None:
+    if name.strip().lower() == "native":
+        reason = "native is the card that is here, which no settings can name for everybody"
+        table.refuse(key, reason, remedy="--arch native on the command line, or name the card")
     try:
         targets.resolve(name)
     except UsageError as error:
