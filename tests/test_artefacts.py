@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,62 @@ def test_a_damaged_entry_of_tritons_cache_fails_beside_whole_ones(
 def test_a_damaged_entry_for_another_card_is_not_loaded_on_this_one(tmp_path: Path) -> None:
     (kernel(tmp_path, CUDA90) / "k.cubin").write_bytes(CUBIN90[:100])
     assert found(FITS, scan(tmp_path), "sm_120") == [("warn", True)]
+
+
+def packed(folder: Path, *, metadata_last: bool) -> Path:
+    """Pack a folder into a tar, its JSON first or last."""
+    path = folder.parent / f"{folder.name}.tar"
+    files = sorted(f for f in folder.rglob("*") if f.is_file())
+    files.sort(key=lambda f: (f.suffix == ".json") == metadata_last)
+    with tarfile.open(path, "w") as archive:
+        for file in files:
+            archive.add(file, file.relative_to(folder.parent))
+    return path
+
+
+@pytest.mark.parametrize("metadata_last", [False, True])
+@pytest.mark.parametrize("damage", ["none", "cubin", "json", "group"])
+@pytest.mark.parametrize("sm", ["sm_90", "sm_120"])
+def test_a_cache_in_an_archive_is_judged_as_in_a_folder(
+    tmp_path: Path, damage: str, sm: str, metadata_last: bool
+) -> None:
+    cache = tmp_path / "cache"
+    kernel(cache, CUDA90)
+    folder = kernel(cache, CUDA90)
+    file = {"cubin": "k.cubin", "json": "k.json", "group": "__grp__k.json", "none": "k.ptx"}[damage]
+    if damage != "none":
+        (folder / file).write_bytes((folder / file).read_bytes()[:10])
+    inside, outside = scan(packed(cache, metadata_last=metadata_last)), scan(cache)
+    assert inside.files == outside.files == ()
+    told = [
+        sorted((f.status.value, f.required) for f in ask(FITS, i, sm)) for i in (inside, outside)
+    ]
+    assert told[0] == told[1]
+    assert judged(inside, sm).verdict is judged(outside, sm).verdict
+    assert (judged(inside, sm).verdict is Verdict.COMPATIBLE) == (
+        damage == "none" or (damage == "cubin" and sm == "sm_120")
+    )
+
+
+def test_other_artefacts_in_an_archive_are_judged_as_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    built = folder / "torch_extensions" / "py311_cu130" / "x" / "x.so"
+    built.parent.mkdir(parents=True)
+    built.write_bytes((OBJECTS / "nordc_s80.so").read_bytes())
+    (folder / "m.pt2").write_bytes(package("90"))
+    (folder / "m.engine").write_bytes(engine(rest=CUBIN90))
+    (folder / "alone.cubin").write_bytes(CUBIN90)  # of no cache
+    inside, outside = scan(packed(folder, metadata_last=True)), scan(folder)
+    assert {(a.kind, a.parts) for a in inside.artefacts} == {
+        (a.kind, a.parts) for a in outside.artefacts
+    }
+    assert len(inside.artefacts) == 3
+    assert [f.containers for f in inside.files] == [f.containers for f in outside.files] != []
+    built.write_bytes(built.read_bytes()[:3000])
+    (bad,) = (f for f in ask(FITS, scan(packed(folder, metadata_last=True)), "sm_90")
+              if f.status.value == "fail")  # fmt: skip
+    assert bad.subject.endswith("x.so")
+    assert bad.remedy.startswith(f"make {folder}.tar again without made/torch_extensions/")
 
 
 def test_json_beside_ptx_that_is_of_no_cache_is_left_alone(tmp_path: Path) -> None:

@@ -82,9 +82,15 @@ def _triton(one: Artefact, question: Question) -> Finding:
         one.path,
         Status.FAIL if old else Status.WARN,
         f"Triton's cache: {one.entries} kernel(s) for {_names(one)}, none for {question.sm}: {tail}",
-        remedy=f"rm -r {shlex.quote(one.path)}" if old else _PATIENCE,
+        remedy=_removal(one.path) if old else _PATIENCE,
         evidence=evidence,
     )
+
+
+def _removal(folder: str) -> str:
+    """Return how a folder is removed, be it a member of an archive."""
+    archive, inside, member = folder.rpartition("!/")
+    return f"make {archive} again without {member}" if inside else f"rm -r {shlex.quote(folder)}"
 
 
 def _damaged(one: Artefact, what: str, folder: str, *, unused: bool = False) -> Finding:
@@ -94,7 +100,7 @@ def _damaged(one: Artefact, what: str, folder: str, *, unused: bool = False) -> 
         one.path,
         Status.WARN if unused else Status.FAIL,
         f"{what} is damaged: {one.damaged}; {tail}",
-        remedy=f"rm -r {shlex.quote(folder)}",
+        remedy=_removal(folder),
         evidence=_evidence(one),
     )
 
@@ -109,7 +115,7 @@ def _extension(one: Artefact, question: Question) -> Finding:
             one.path,
             Status.WARN,
             f"built extension: its device code cannot be judged: {one.problem}",
-            remedy=f"rm -r {shlex.quote(folder)}",
+            remedy=_removal(folder),
             evidence=_evidence(one),
         )
     if not one.parts:
@@ -125,7 +131,7 @@ def _extension(one: Artefact, question: Question) -> Finding:
         Status.WARN,
         f"built extension: device code for {_names(one)}, none for {question.sm}: it is built "
         "anew at first use where TORCH_CUDA_ARCH_LIST or the card changed, else loaded as it is",
-        remedy=f"rm -r {shlex.quote(folder)}",
+        remedy=_removal(folder),
         evidence=_evidence(one),
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from envcheck.core.artefacts import AOT, ENGINE, EXTENSION, Artefact, grouped
-from envcheck.core.device_file import Code, Container
+from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.guest import cache_folders, cubin, device_code, elf
 from envcheck.guest.device_code import Inflate
 from envcheck.guest.elf import Buffer, Malformed
@@ -30,7 +30,7 @@ _EXTENSIONS = re.compile(
     r"|(?P<name>[^/]+)/(?P=name)(?:_v\d+)?)\.so$"
 )
 _PACKAGE = re.compile(r"(?:^|/)data/aotinductor/")
-_ENGINES = (b"ptrt", b"ftrt")
+ENGINES = (b"ptrt", b"ftrt")
 _EMBEDDED = b"\x7fELF\x02\x01\x01"
 _MAX_MEMBER = 1 << 28
 # Others are unpacked without a bound on memory.
@@ -51,12 +51,17 @@ def of_extension(path: str, inflate: Inflate) -> Artefact:
             file = read_code(handle, name, inflate)
     except (OSError, ValueError) as error:
         return Artefact(path=name, kind=EXTENSION, problem=_reason(error))
+    return built_extension(file, refusal(path))
+
+
+def built_extension(file: DeviceFile, refused: str | None) -> Artefact:
+    """Return what a library is that was built for this machine; `refused` says why it is no use."""
     return Artefact(
-        path=name,
+        path=file.path,
         kind=EXTENSION,
         parts=tuple(part for part in file.containers if part.has_code),
         problem=file.problem,
-        damaged=refusal(path),
+        damaged=refused,
     )
 
 
@@ -68,7 +73,7 @@ def of_engine(handle: IO[bytes], name: str) -> Artefact | None:
     """
     head = handle.read(32)
     handle.seek(0)
-    if not head.startswith(_ENGINES) or len(head) < 32:
+    if not head.startswith(ENGINES) or len(head) < 32:
         return None
     major, minor, patch = struct.unpack_from("<3B", head, 24)
     # TensorRT 8.6 was the first to write its version there.
@@ -151,7 +156,11 @@ def of_folders(triton: list[str], extensions: str | None, inflate: Inflate) -> t
     found = [a for folder in triton for path in _files(folder, ".json") if (a := of_triton(path))]
     # Launchers, and what asks the driver: libraries for no card.
     built = ((path, refusal(path)) for folder in triton for path in _files(folder, ".so"))
-    found += [damaged_entry(path, why) for path, why in built if why is not None]
+    found += [
+        damaged_entry(visible(os.path.dirname(os.path.abspath(path))), why)
+        for path, why in built
+        if why is not None
+    ]
     if extensions is not None:
         found += [of_extension(path, inflate) for path in _files(extensions, ".so")]
     return grouped(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from envcheck.core.artefacts import TRITON, Artefact
@@ -20,54 +21,78 @@ from envcheck.guest.named_variables import visible
 from envcheck.guest.reading import open_regular
 
 # What stands beside the metadata of one kernel.
-_STAGES = (".cubin", ".ptx", ".ttir", ".ttgir", ".llir", ".hsaco")
+STAGES = (".cubin", ".ptx", ".ttir", ".ttgir", ".llir", ".hsaco")
 _U64, _U16S = struct.Struct("<Q"), struct.Struct("<HH")
-_MAX_JSON, _MAX_CUBIN = 1 << 20, 1 << 28
+MAX_JSON, _MAX_CUBIN = 1 << 20, 1 << 28
 
 
 def belongs_to_triton(path: str) -> bool:
     """Say whether a file is a stage of a kernel in Triton's cache, whose metadata speaks for it."""
     stem, suffix = os.path.splitext(path)
-    return suffix in _STAGES and of_triton(f"{stem}.json") is not None
+    return suffix in STAGES and of_triton(f"{stem}.json") is not None
 
 
 def of_triton(path: str) -> Artefact | None:
     """Read the metadata of one kernel in Triton's cache, None for anything else."""
     stem, suffix = os.path.splitext(path)
     grouped = os.path.isfile(_group(path))
-    if suffix != ".json" or not (grouped or any(os.path.isfile(stem + stage) for stage in _STAGES)):
+    if suffix != ".json" or not (grouped or any(os.path.isfile(stem + stage) for stage in STAGES)):
         return None
-    data = parsed(_read(path))
+    group = parsed(_read(_group(path))) if grouped else None
+    binary = f"{stem}.cubin"
+    return entry(
+        visible(os.path.abspath(path)),
+        parsed(_read(path)),
+        group=group if grouped else ABSENT,
+        binary=lambda: (_code_of(binary), _damage(binary)),
+    )
+
+
+ABSENT = object()
+"""In the place of a group that is not there."""
+
+
+def entry(
+    path: str,
+    data: Any,
+    *,
+    group: Any,
+    binary: Callable[[], tuple[Code | None, str | None]],
+) -> Artefact | None:
+    """Return what a kernel's metadata says, None for JSON that is of no cache.
+
+    `path` is that of the metadata, `binary` returns the cubin's code and why it cannot be loaded.
+    """
+    folder, _, name = path.rpartition("/")
+    grouped = group is not ABSENT
     if grouped and not isinstance(data, dict):
-        return damaged_entry(path, f"{os.path.basename(path)} is not JSON as Triton writes it")
+        return damaged_entry(folder, f"{name} is not JSON as Triton writes it")
     if not isinstance(data, dict) or "num_warps" not in data:
         return None
-    if grouped and not isinstance(parsed(_read(_group(path))), dict):
-        return damaged_entry(path, f"{os.path.basename(_group(path))} is not JSON")
-    made = _made(data, path, f"{stem}.cubin")
-    why = _damage(f"{stem}.cubin") if grouped and data.get("target") and not made.others else None
-    return damaged_entry(path, why, made.parts) if why is not None else made
+    if grouped and not isinstance(group, dict):
+        return damaged_entry(folder, f"__grp__{name} is not JSON")
+    # The folder above that of the kernel is the cache.
+    made = _made(data, folder.rpartition("/")[0], lambda: binary()[0])
+    why = binary()[1] if grouped and data.get("target") and not made.others else None
+    return damaged_entry(folder, why, made.parts) if why is not None else made
 
 
-def damaged_entry(path: str, why: str, parts: tuple[Container, ...] = ()) -> Artefact:
+def damaged_entry(folder: str, why: str, parts: tuple[Container, ...] = ()) -> Artefact:
     """Return the entry that a damaged file is in, apart from the whole cache."""
-    folder = visible(os.path.dirname(os.path.abspath(path)))
     return Artefact(path=folder, kind=TRITON, parts=parts, damaged=why)
 
 
-def _made(data: dict[str, Any], path: str, binary: str) -> Artefact:
-    """Return for what a kernel was made, under the folder of the whole cache."""
+def _made(data: dict[str, Any], folder: str, binary: Callable[[], Code | None]) -> Artefact:
+    """Return for what a kernel was made."""
     backend, arch = _target(data.get("target"))
     says = {"version": str(data["triton_version"])[:40]} if "triton_version" in data else {}
-    # The folder above that of the kernel is the cache.
-    folder = visible(os.path.dirname(os.path.dirname(os.path.abspath(path))))
     if backend == "cuda" and isinstance(arch, int) and 10 <= arch <= 999:
         code = Code(kind="sass", sm=str(Sm(arch)))
     elif backend is not None:
         others = (f"{backend} {arch}"[:40],)
         return Artefact(path=folder, kind=TRITON, says=says, others=others)
     else:
-        found = _code_of(binary)  # Triton 2.0 says no target
+        found = binary()  # Triton 2.0 says no target
         if found is None:
             return Artefact(path=folder, kind=TRITON, says=says)
         code = Code(kind="sass", sm=str(Sm.parse(found.sm).plain))
@@ -117,7 +142,7 @@ def _code_of(path: str) -> Code | None:
         return None
 
 
-def _read(path: str, most: int = _MAX_JSON) -> bytes:
+def _read(path: str, most: int = MAX_JSON) -> bytes:
     """Return the bytes of a regular file of at most that size, nothing otherwise."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > most:
