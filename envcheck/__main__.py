@@ -44,8 +44,9 @@ def main() -> int:
         if os.environ.get("ENVCHECK_DEBUG"):
             raise
         # A full disk, a terminal that is gone: the machine's affair, not a fault of envcheck.
-        _say(f"error: {error.filename or 'output or temporary files'}: {error.strerror or error}")
-        _say("try: make room there, or set TMPDIR to a folder with room")
+        what, remedy = _cause(error)
+        _say(f"error: {what}: {error.strerror or error}")
+        _say(f"try: {remedy}")
         _say("nothing was verified")
         _discard_stdout()
         return FileUnavailable.exit_code
@@ -58,6 +59,16 @@ def main() -> int:
         _discard_stdout()
         return 1
     return code
+
+
+def _cause(error: OSError) -> tuple[str, str]:
+    """Return what is not to be had, and what to do."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder", "cd to a folder that is there"
+    where = error.filename or "output or temporary files"
+    return str(where), "make room there, or set TMPDIR to a folder with room"
 
 
 def _end_in_order() -> None:

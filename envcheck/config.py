@@ -14,11 +14,10 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from envcheck import meant, targets
+from envcheck import job_sizes, targets
 from envcheck.core.model import Assurance
 from envcheck.core.request import Sizes
 from envcheck.errors import UsageError
-from envcheck.guest.ops.catalogue import OPS
 from envcheck.toml_table import Table, read
 
 OWN, PYPROJECT = "envcheck.toml", "pyproject.toml"
@@ -109,8 +108,9 @@ def find(path: Path | None, folder: Path) -> tuple[Table | None, Path | None]:
             raise UsageError(message, remedy=f"add the table, or name an {OWN}")
         return _known(table), None
     own, pyproject = folder / OWN, folder / PYPROJECT
-    other = _table(pyproject) if pyproject.is_file() else None
-    if not own.is_file():
+    # A link to nothing is no absence: reading it says what is wrong.
+    other = _table(pyproject) if pyproject.is_file() or pyproject.is_symlink() else None
+    if not own.is_file() and not own.is_symlink():
         return None if other is None else _known(other), None
     table = _known(Table(file=own, path="", data=read(own)))
     return table, None if other is None else pyproject
@@ -144,7 +144,7 @@ def _config(table: Table) -> Config:
         kernels=table.existing_folders("kernels"),
         architectures=_architectures(table),
         require=assurance(table),
-        sizes=tuple(_sizes(row) for row in table.tables("sizes")),
+        sizes=tuple(job_sizes.sizes(row) for row in table.tables("sizes")),
         pip_config=table.existing_file("pip_config"),
         ca_file=table.existing_file("ca_file"),
         network=_network(table),
@@ -218,29 +218,6 @@ def _smoke(row: Table, name: str) -> str | None:
     return f"{file.resolve()}:{function}"
 
 
-def _sizes(row: Table) -> Sizes:
-    """Read `[[sizes]]`: `op`, perhaps `dtypes`, and the operation's own names."""
-    op = row.text("op")
-    known = {each.name: each for each in OPS}
-    if op not in known:
-        reason = f"there is no operation {op!r}{meant.question(op or '', known)}"
-        near = meant.nearest(op or "", known) or "mm"
-        row.refuse("op", reason, remedy=f'op = "{near}"')
-    names = tuple(known[op].cases[0].sizes)
-    row.require_known(("op", "dtypes", *names))
-    for name in names:
-        size = row.data.get(name)
-        if type(size) is not int or size < 1:
-            remedy = f"{op} takes {', '.join(names)}, each a positive number"
-            row.refuse(name, f"{size!r} is no size", remedy=remedy)
-    dtypes = row.texts("dtypes")
-    for number, dtype in enumerate(dtypes):
-        if dtype not in known[op].dtypes:
-            reason = f"{op} has no {dtype!r}"
-            row.refuse(f"dtypes[{number}]", reason, remedy=f"of {', '.join(known[op].dtypes)}")
-    return Sizes(op=op, sizes={name: row.data[name] for name in names}, dtypes=dtypes)
-
-
 def _source(row: Table) -> Path | None:
     folder = row.existing_folder("source")
     if folder is None:
@@ -267,6 +244,12 @@ def _requirement(row: Table) -> str | None:
 
 
 def _architectures(table: Table) -> tuple[str, ...]:
+    written = table.data.get("architectures")
+    for number, item in enumerate(written if isinstance(written, list) else ()):
+        if type(item) is int:
+            reason = "expected a string, got an integer"
+            remedy = f'architectures = ["sm_{item}"]'
+            table.refuse(f"architectures[{number}]", reason, remedy=remedy)
     names = table.texts("architectures")
     for number, name in enumerate(names):
         _require_architecture(table, f"architectures[{number}]", name)
@@ -274,6 +257,9 @@ def _architectures(table: Table) -> tuple[str, ...]:
 
 
 def _require_architecture(table: Table, key: str, name: str) -> None:
+    if name.strip().lower() == "native":
+        reason = "native is the card that is here, which no settings can name for everybody"
+        table.refuse(key, reason, remedy="--arch native on the command line, or name the card")
     try:
         targets.resolve(name)
     except UsageError as error:

@@ -25,6 +25,8 @@ _REACHED = {
     Assurance.COMPILED: "kernels compiled for it, nothing run on a card",
     Assurance.EXECUTED: "kernels ran on such a card",
 }
+_ANSWERS = (Status.PASS, Status.WARN)
+"""What a check says that looked at something, where it fails nothing."""
 _ORDER = (Assurance.SCANNED, Assurance.COMPILED, Assurance.EXECUTED)
 
 
@@ -98,11 +100,12 @@ def fold(findings: Sequence[Finding], checks: Iterable[Check] = CHECKS) -> Verdi
     statuses = {f.status for f in deciding}
     if Status.FAIL in statuses:
         return Verdict.INCOMPATIBLE
-    answered = {f.check for f in deciding if f.status in (Status.PASS, Status.WARN)}
+    answered = {f.check for f in deciding if f.status in _ANSWERS}
     if any(f.evidence.get("not_asked") for f in findings):
         # Of single checks, what decides nothing beside others is an answer.
-        answered |= {f.check for f in findings if f.status in (Status.PASS, Status.WARN)}
-    excused = {f.check for f in findings if _excused(f)}
+        answered |= {f.check for f in findings if f.status in _ANSWERS}
+    told = {f.check for f in findings if f.status in _ANSWERS}
+    excused = {f.check for f in findings if _excused(f, told)}
     needed = {check.id for check in checks if check.required} - excused
     nothing = not answered or not needed <= answered
     if Status.ERROR in statuses or Status.SKIP in statuses or nothing:
@@ -110,9 +113,19 @@ def fold(findings: Sequence[Finding], checks: Iterable[Check] = CHECKS) -> Verdi
     return Verdict.COMPATIBLE
 
 
-def _excused(finding: Finding) -> bool:
-    """Say whether a check may have found nothing: not asked, or other checks judge what is there."""
-    return bool(finding.evidence.get("not_asked") or finding.evidence.get("elsewhere"))
+def _excused(finding: Finding, told: set[str]) -> bool:
+    """Say whether a check may have found nothing: not asked, or another judged what is there.
+
+    `told` are the checks that looked at something: where all of those skipped what they were
+    given, nobody judged it.
+    """
+    return bool(finding.evidence.get("not_asked")) or not told.isdisjoint(_judged_by(finding))
+
+
+def _judged_by(finding: Finding) -> tuple[str, ...]:
+    """Return the checks that are to judge what this one was given."""
+    named = finding.evidence.get("judged_by", ())
+    return tuple(map(str, named)) if isinstance(named, (tuple, list)) else ()
 
 
 def reached(findings: Iterable[Finding], checks: Iterable[Check] = CHECKS) -> Assurance:
@@ -154,11 +167,13 @@ def _summary(
         if f.check == "driver-supports-target" and f.evidence.get("least_driver")
     ]
     least = drivers[0] if drivers else None
+    inventory = question.inventory
+    given = frozenset(a.path for a in inventory.artefacts) | {a.path for a in inventory.adapters}
     return {
         **counts,
         "files": files,
         "least_driver": least,
-        "line": _line(findings, verdict, target, assurance, require, files, least),
+        "line": _line(findings, verdict, target, assurance, require, files, least, given),
         "executed": _executed(question),
     }
 
@@ -193,6 +208,7 @@ def _line(
     require: Assurance,
     files: dict[str, Json],
     least: str | None,
+    given: frozenset[str],
 ) -> str:
     """Write the verdict in one line, with its cause."""
     name = target.name if target.name == target.sm else f"{target.name} ({target.sm})"
@@ -210,8 +226,10 @@ def _line(
         return f"{head}: {_REACHED[assurance]}{partly}; assurance {require.value} was asked for"
     if verdict is Verdict.INCONCLUSIVE:
         asked = [f for f in findings if not f.evidence.get("not_asked")]
-        only = {f.check for f in asked}
-        if CHECKS[0].id in only or not asked:
+        skipped = next((f for f in asked if f.subject in given), None)
+        if skipped is not None:
+            return f"{head}: {skipped.subject}: {skipped.message}"
+        if CHECKS[0].id in {f.check for f in asked} or not asked:
             return f"{head}: no device code was found to judge"
         return f"{head}: {asked[0].subject}: {asked[0].message}"
     driver = f"; least driver {least}" if least else ""
@@ -219,9 +237,9 @@ def _line(
     not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
     without = f"; {len(not_asked)} check(s) not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
-    if CHECKS[0].id in {f.check for f in findings if _excused(f)}:
-        asked = [f for f in findings if f.check not in not_asked]
-        passed, warned = len({f.check for f in asked}), sum(f.status is Status.WARN for f in asked)
+    told = {f.check for f in findings if f.status in _ANSWERS}
+    if CHECKS[0].id in {f.check for f in findings if _excused(f, told)}:
+        passed, warned = len(told), sum(f.status is Status.WARN for f in findings)
         counted = f"{passed} check(s) found no fault"
         if warned:
             counted = f"{passed} check(s), with {warned} warning(s)"

@@ -9,7 +9,7 @@ from typing import IO
 from envcheck import unpack
 from envcheck.core.artefacts import Adapter, Artefact
 from envcheck.core.device_file import DeviceFile
-from envcheck.guest import adapters, artefacts
+from envcheck.guest import adapters, artefacts, triton_cache
 from envcheck.inflate import inflate
 
 
@@ -32,9 +32,9 @@ def by_name(path: str, name: str) -> Seen | None:
         adapter = adapters.read(path, name)
         return Seen(None, adapter=adapter) if adapter is not None else None
     if suffix == ".json":
-        kernel = artefacts.of_triton(path)
+        kernel = triton_cache.of_triton(path)
         return Seen(None, artefact=kernel) if kernel is not None else None
-    if artefacts.belongs_to_triton(path):
+    if triton_cache.belongs_to_triton(path):
         return Seen(None)
     if artefacts.is_extension(path):
         return Seen(None, artefact=artefacts.of_extension(path, inflate))

@@ -18,9 +18,12 @@ from envcheck import unpack
 from envcheck.core.artefacts import AOT
 from envcheck.core.device_file import DeviceFile
 from envcheck.errors import FileUnavailable
-from envcheck.guest import archive, device_code, elf, fatbin
+from envcheck.guest import archive, artefacts, device_code, elf, fatbin
+from envcheck.guest.linked_files import refusal
 from envcheck.guest.reading import open_regular, read_code
+from envcheck.guest.triton_cache import MAX_JSON
 from envcheck.inflate import inflate
+from envcheck.members import Members
 from envcheck.recognised import Seen, by_bytes, by_name
 
 # Names that never hold device code; everything else is told by content.
@@ -30,8 +33,10 @@ _TEXT = frozenset([
     ".html", ".js", ".css", ".png", ".svg", ".jpg", ".gif", ".safetensors", ".gguf",
 ])  # fmt: skip
 _CODE = frozenset({".so", ".o", ".a", ".cubin", ".fatbin", ".ptx"})
-_ZIPS = (".whl", ".zip", ".tar", ".tgz", ".tar.gz")
+_ZIPS = (".whl", ".zip", ".pt2", ".tar", ".tgz", ".tar.gz")
 """Names of archives, which a file that was named must be."""
+_ALWAYS_ZIPS = (".whl", ".pt2")
+"""Those that nothing else is called: wherever it is found, such a file is one or is damaged."""
 _HEAD = 4096
 _MAX_NESTING = 3
 _MAX_MEMBERS = 1 << 20
@@ -162,17 +167,22 @@ def _read_handle(
         return
     if depth == 0:
         progress(name, os.fstat(handle.fileno()).st_size)
-    if given and name.endswith(_ZIPS):
+    if name.endswith(_ZIPS if given else _ALWAYS_ZIPS):
         yield problem(name, "is named like an archive, and is none")
     elif given or _of_interest(head, name):
-        yield Seen(read_code(handle, name, inflate))
+        file = read_code(handle, name, inflate)
+        if depth and artefacts.is_extension(name):
+            refused = refusal(f"/proc/self/fd/{handle.fileno()}")
+            yield Seen(None, artefact=artefacts.built_extension(file, refused))
+        else:
+            yield Seen(file)
     else:
         yield Seen(None)
 
 
 def _of_interest(head: bytes, name: str) -> bool:
     """Say whether a file found in a directory or archive gets a finding of its own."""
-    magics = (elf.MAGIC, archive.AR_MAGIC, archive.THIN_MAGIC, fatbin.MAGIC)
+    magics = (elf.MAGIC, archive.AR_MAGIC, archive.THIN_MAGIC, fatbin.MAGIC, *artefacts.ENGINES)
     return head.startswith(magics) or _is_code(name) or device_code.is_ptx(head)
 
 
@@ -193,6 +203,7 @@ def _nested(
     if depth >= _MAX_NESTING:
         yield problem(name, f"archives nested more than {_MAX_NESTING} deep")
         return
+    held = Members()
     try:
         for count, member in enumerate(reader(handle, budget)):
             if count >= _MAX_MEMBERS:
@@ -200,7 +211,13 @@ def _nested(
                 return
             inner = f"{name}!/{visible(member.name)}"
             progress(inner, 0)
-            yield from _read_member(inner, member, progress, budget, depth)
+            if inner.endswith(".json") and member.size <= MAX_JSON:
+                held.metadata(inner, _content(member, budget))
+            seen = _read_member(inner, member, progress, budget, depth)
+            if held.is_stage(inner):
+                held.stage(inner, list(seen))
+            else:
+                yield from seen
             progress(inner, 0 if depth else member.stored)
     except unpack.TooLarge as error:
         if depth:
@@ -208,6 +225,18 @@ def _nested(
         yield problem(name, f"archive: {error}")
     except unpack.UNREADABLE as error:
         yield problem(name, f"archive: {error or type(error).__name__}")
+    yield from held.end()
+
+
+def _content(member: unpack.Member, budget: unpack.Budget) -> bytes:
+    """Return a small member, nothing where it cannot be read."""
+    try:
+        with member.open() as stream:
+            content = stream.read(MAX_JSON)
+    except unpack.UNREADABLE:
+        return b""
+    budget.spend(len(content))
+    return content
 
 
 def _read_member(
@@ -226,6 +255,10 @@ def _read_member(
                 return
             with tempfile.TemporaryFile(dir=_scratch()) as copy:
                 _copy(head, stream, copy, member.size, budget)
+                if artefact := by_bytes(copy, name):
+                    yield Seen(None, artefact=artefact)
+                    if artefact.kind != AOT:
+                        return
                 yield from _read_handle(copy, name, progress, budget, given=False, depth=depth + 1)
     except unpack.UNREADABLE as error:
         yield problem(name, f"archive: {error or type(error).__name__}")

@@ -152,7 +152,10 @@ class Table:
     def _expect(self, kind: type, key: str, value: object, *, remedy: str = "") -> None:
         if type(value) is not kind:
             got = _KINDS.get(type(value), "a date or time")
-            remedy = remedy or _WRITTEN[kind].format(key.partition("[")[0])
+            name, in_array, _ = key.partition("[")
+            if kind is dict:
+                name = self._where(name)
+            remedy = remedy or _WRITTEN[list if in_array else kind].format(name)
             self.refuse(key, f"expected {_KINDS[kind]}, got {got}", remedy=remedy)
 
     def _where(self, key: str) -> str:

@@ -78,6 +78,7 @@ _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
 _NAMES = (
     ".whl",
     ".zip",
+    ".pt2",
     ".tar",
     ".tgz",
     ".tbz2",

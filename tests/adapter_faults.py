@@ -160,6 +160,7 @@ def _settings() -> list[Fault]:
         ("a list", config(b"[]"), "fail: is not a JSON object", "raises"),
         ("an empty object", config(b"{}"), "fail: peft_type is missing", "raises"),
         ("type in small letters", said(peft_type="lora"), "fail: peft_type is 'lora'", "raises"),
+        ("a type that there is not", said(peft_type="LORAX"), "fail: peft_type is 'LORAX'", "raises"),
         ("no type", said(peft_type=None), "fail: peft_type is null", "raises"),
         ("another type", said(peft_type="IA3"), "skip: peft_type is IA3", "as base"),
         ("rank left out", unsaid("r"), "fail: another rank than `r`", "raises"),

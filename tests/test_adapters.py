@@ -251,6 +251,27 @@ def test_what_peft_wrote_is_no_fault(folder: Path) -> None:
         assert finding.status.value == "pass", finding.message
 
 
+def test_what_was_only_skipped_is_not_found_compatible() -> None:
+    skipped = scan(ADAPTERS / "ia3")
+    report = judged(skipped, "sm_90")
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "its peft_type is IA3: only LoRA is looked at" in str(report.summary["line"])
+    # One beside it that was looked at decides, and skipped checks are not counted with it.
+    report = judged(scan(ADAPTERS / "ia3", ADAPTERS / "linear"), "sm_90")
+    assert report.verdict is Verdict.COMPATIBLE
+    # The adapter, and the driver that the card asks for.
+    assert str(report.summary["line"]).startswith(
+        "compatible with sm_90: 2 check(s) found no fault"
+    )
+
+
+def test_a_type_of_a_newer_peft_is_skipped(tmp_path: Path) -> None:
+    adapter(tmp_path, good(), {"peft_type": "LORAX", "peft_version": "0.22.0"})
+    assert found(scan(tmp_path)) == [("skip", False)]
+    adapter(tmp_path, good(), {"peft_type": "LORAX", "peft_version": "0.21.2"})
+    assert found(scan(tmp_path)) == [("fail", True)]
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_faults_of_adapters_are_told(fault: Fault, tmp_path: Path) -> None:
     inventory = scan(made(fault, tmp_path / "adapter"))

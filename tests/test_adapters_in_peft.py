@@ -16,6 +16,7 @@ from adapter_faults import ADAPTERS, FAULTS, Fault, made
 from inventories import ask
 
 from envcheck import pipeline
+from envcheck.core.adapter_settings import TYPES
 
 torch = pytest.importorskip("torch", reason="adapters are loaded with PEFT, which needs torch")
 peft = pytest.importorskip("peft", reason="adapters are loaded with PEFT")
@@ -186,3 +187,7 @@ def _loaded(make: Any, folder: Path, wanted: dict[str, Any]) -> str:
     there = _weights(tuned)
     same = [torch.equal(there[key], value) for key, value in wanted.items() if key in there]
     return "loads" if same and all(same) else "as base"
+
+
+def test_pefts_types_are_those_of_the_table() -> None:
+    assert {kind.value for kind in peft.PeftType} == TYPES - {"BONE"}

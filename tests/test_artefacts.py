@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -111,7 +114,139 @@ def test_broken_metadata_is_never_a_traceback(tmp_path: Path, text: str) -> None
     folder = kernel(tmp_path, CUDA90, cubin=b"\x7fELF")
     (folder / "k.json").write_text(text)
     inventory = scan(tmp_path)
-    assert all(f.status.value in ("skip", "warn") for f in ask(FITS, inventory, "sm_90"))
+    assert all(f.status.value in ("skip", "warn", "fail") for f in ask(FITS, inventory, "sm_90"))
+
+
+@pytest.mark.parametrize(
+    ("file", "left", "says"),
+    [
+        ("k.json", 0, "k.json is not JSON"),
+        ("k.json", 20, "k.json is not JSON"),
+        ("__grp__k.json", 3, "__grp__k.json is not JSON"),
+        ("k.cubin", 0, "k.cubin is cut off"),
+        ("k.cubin", 100, "k.cubin is cut off"),
+        ("k.cubin", len(CUBIN90) - 1, "k.cubin is cut off"),
+        ("k.cubin", None, "k.cubin is missing"),
+        ("__triton_launcher.so", 0, "file too short"),
+    ],
+)
+def test_a_damaged_entry_of_tritons_cache_fails_beside_whole_ones(
+    tmp_path: Path, file: str, left: int | None, says: str
+) -> None:
+    kernel(tmp_path, CUDA90)
+    folder = kernel(tmp_path, CUDA90)
+    (folder / "__triton_launcher.so").write_bytes((OBJECTS / "nordc_s80.so").read_bytes())
+    whole = with_caches(artefacts.of_folders([str(tmp_path)], None, inflate), triton=True)
+    assert found(FITS, whole, "sm_90") == [("pass", False)]
+    content = (folder / file).read_bytes()
+    (folder / file).unlink()
+    if left is not None:
+        (folder / file).write_bytes(content[:left])
+    caches = artefacts.of_folders([str(tmp_path)], None, inflate)
+    findings = ask(FITS, with_caches(caches, triton=True), "sm_90")
+    (bad,) = (f for f in findings if f.status.value == "fail")
+    assert (bad.subject, bad.remedy) == (str(folder), f"rm -r {folder}")
+    assert says in bad.message
+    assert [f.status.value for f in findings if f is not bad] == ["pass"]
+
+
+def test_a_damaged_entry_for_another_card_is_not_loaded_on_this_one(tmp_path: Path) -> None:
+    (kernel(tmp_path, CUDA90) / "k.cubin").write_bytes(CUBIN90[:100])
+    assert found(FITS, scan(tmp_path), "sm_120") == [("warn", True)]
+
+
+def packed(folder: Path, *, metadata_last: bool) -> Path:
+    """Pack a folder into a tar, its JSON first or last."""
+    path = folder.parent / f"{folder.name}.tar"
+    files = sorted(f for f in folder.rglob("*") if f.is_file())
+    files.sort(key=lambda f: (f.suffix == ".json") == metadata_last)
+    with tarfile.open(path, "w") as archive:
+        for file in files:
+            archive.add(file, file.relative_to(folder.parent))
+    return path
+
+
+@pytest.mark.parametrize("metadata_last", [False, True])
+@pytest.mark.parametrize("damage", ["none", "cubin", "json", "group"])
+@pytest.mark.parametrize("sm", ["sm_90", "sm_120"])
+def test_a_cache_in_an_archive_is_judged_as_in_a_folder(
+    tmp_path: Path, damage: str, sm: str, metadata_last: bool
+) -> None:
+    cache = tmp_path / "cache"
+    kernel(cache, CUDA90)
+    folder = kernel(cache, CUDA90)
+    file = {"cubin": "k.cubin", "json": "k.json", "group": "__grp__k.json", "none": "k.ptx"}[damage]
+    if damage != "none":
+        (folder / file).write_bytes((folder / file).read_bytes()[:10])
+    inside, outside = scan(packed(cache, metadata_last=metadata_last)), scan(cache)
+    assert inside.files == outside.files == ()
+    told = [
+        sorted((f.status.value, f.required) for f in ask(FITS, i, sm)) for i in (inside, outside)
+    ]
+    assert told[0] == told[1]
+    assert judged(inside, sm).verdict is judged(outside, sm).verdict
+    assert (judged(inside, sm).verdict is Verdict.COMPATIBLE) == (
+        damage == "none" or (damage == "cubin" and sm == "sm_120")
+    )
+
+
+def test_other_artefacts_in_an_archive_are_judged_as_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    built = folder / "torch_extensions" / "py311_cu130" / "x" / "x.so"
+    built.parent.mkdir(parents=True)
+    built.write_bytes((OBJECTS / "nordc_s80.so").read_bytes())
+    (folder / "m.pt2").write_bytes(package("90"))
+    (folder / "m.engine").write_bytes(engine(rest=CUBIN90))
+    (folder / "alone.cubin").write_bytes(CUBIN90)  # of no cache
+    inside, outside = scan(packed(folder, metadata_last=True)), scan(folder)
+    assert {(a.kind, a.parts) for a in inside.artefacts} == {
+        (a.kind, a.parts) for a in outside.artefacts
+    }
+    assert len(inside.artefacts) == 3
+    assert [f.containers for f in inside.files] == [f.containers for f in outside.files] != []
+    built.write_bytes(built.read_bytes()[:3000])
+    (bad,) = (f for f in ask(FITS, scan(packed(folder, metadata_last=True)), "sm_90")
+              if f.status.value == "fail")  # fmt: skip
+    assert bad.subject.endswith("x.so")
+    assert bad.remedy.startswith(f"make {folder}.tar again without made/torch_extensions/")
+
+
+def test_json_beside_ptx_that_is_of_no_cache_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "k.json").write_text("{")
+    (tmp_path / "k.ttir").write_text("module {}")
+    assert scan(tmp_path).artefacts == ()
+
+
+@pytest.mark.parametrize("layout", ["torch_extensions/py311_cu130/x/x.so", "torch_extensions/x/x.so",
+                                    "torch_extensions/x/x_v1.so"])  # fmt: skip
+@pytest.mark.parametrize("left", [0, 40, 3000, -1])
+def test_a_built_extension_that_the_loader_refuses_fails(
+    tmp_path: Path, layout: str, left: int
+) -> None:
+    built = tmp_path / layout
+    built.parent.mkdir(parents=True)
+    content = (OBJECTS / "nordc_s80.so").read_bytes()
+    built.write_bytes(content)
+    assert found(FITS, scan(tmp_path), "sm_80") == [("pass", False)]
+    built.write_bytes(content[:left])
+    finding = only(FITS, scan(tmp_path), "sm_80")
+    if left == -1:  # the loader does not read the end of the table of sections
+        assert (finding.status.value, finding.required) == ("warn", True)
+    else:
+        assert (finding.status.value, finding.required) == ("fail", True)
+        # A process of its own: the loader may die of SIGBUS.
+        load = [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(built)!r})"]
+        assert subprocess.run(load, capture_output=True, timeout=60, check=False).returncode != 0
+    assert finding.remedy == f"rm -r {built.parent}"
+
+
+@pytest.mark.parametrize("left", [0, 100, -30])
+def test_a_damaged_package_beside_a_whole_one_is_told(tmp_path: Path, left: int) -> None:
+    (tmp_path / "good.pt2").write_bytes(package(k_cubin=CUBIN90))
+    (tmp_path / "bad.pt2").write_bytes(package(k_cubin=CUBIN90)[:left])
+    report = judged(scan(tmp_path), "sm_90")
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "bad.pt2" in str(report.summary["line"])
 
 
 # R26: a `.so` of another card where torch.utils.cpp_extension builds.

@@ -239,6 +239,21 @@ def test_a_pyproject_is_named_with_its_table(folder):
         config.load(None, folder)
 
 
+def test_a_remedy_for_a_pyproject_names_the_whole_table(folder):
+    (folder / "pyproject.toml").write_text("[tool]\nenvcheck = 5\n")
+    with pytest.raises(UsageError) as error:
+        config.load(None, folder)
+    assert error.value.remedy == "[tool.envcheck]"
+
+
+@pytest.mark.parametrize("name", ["envcheck.toml", "pyproject.toml"])
+def test_a_link_to_nothing_is_not_taken_for_no_settings(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("nowhere")
+    with pytest.raises(FileUnavailable, match=re.escape(name)):
+        config.load(None, folder)
+
+
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
@@ -250,6 +265,10 @@ def test_a_pyproject_is_named_with_its_table(folder):
         ('[[extensions]]\nsource = "ops"\n', 'name = "..." (as the extension is imported)'),
         ("[extensions]\n", "write [[extensions]]"),
         ("base = 5\n", 'base = "..."'),
+        ("architectures = [89]\n", 'architectures = ["sm_89"]'),
+        ("architectures = 89\n", 'architectures = ["..."]'),
+        ("architectures = [true]\n", 'architectures = ["..."]'),
+        ('architectures = ["native"]\n', "--arch native on the command line"),
         ('requirements = "requirements.txt"\nlock = "x"\n', "keep lock, or keep requirements"),
     ],
 )

@@ -56,6 +56,9 @@ CLASSES = [
     "M",
 ]
 
+# Found by damaging environments, and in none of the reports.
+OF_NO_REPORT = ("interpreter-starts",)
+
 
 def test_every_class_has_one_row_of_seven_cells() -> None:
     assert [row[0] for row in ROWS] == CLASSES
@@ -82,7 +85,7 @@ def test_the_names_that_explain_prints_are_those_of_the_page() -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=[check.id for check in CHECKS])
 def test_a_check_names_the_classes_of_which_the_page_says_that_it_finds_them(check: Check) -> None:
     found = [row[0] for row in ROWS if f"`{check.id}`" in row[4]]
-    assert found
+    assert found or check.id in OF_NO_REPORT
     assert list(check.classes) == found
 
 

@@ -74,3 +74,15 @@ def test_a_job_that_is_cancelled_leaves_nothing_running(
     status = Path(f"/proc/{pid.read_text().strip()}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd {gone} && rmdir {gone} && exec {' '.join(map(str, COMMAND))} scan . --arch ada"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 3
+    assert "try: cd to a folder that is there" in done.stderr
+    assert "TMPDIR" not in done.stderr

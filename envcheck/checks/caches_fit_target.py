@@ -63,6 +63,10 @@ def _triton(one: Artefact, question: Question) -> Finding:
         if any(Sm.parse(code.sm).silicon == question.sm.silicon for code in part.code)
     )
     evidence = _evidence(one)
+    if one.damaged is not None:
+        return _damaged(
+            one, "an entry of Triton's cache", one.path, unused=bool(_codes(one)) and not mine
+        )
     if mine:
         message = f"Triton's cache: {mine} of {one.entries} kernel(s) are for {question.sm}"
         return CHECK.finding(one.path, Status.PASS, message, required=False, evidence=evidence)
@@ -78,15 +82,42 @@ def _triton(one: Artefact, question: Question) -> Finding:
         one.path,
         Status.FAIL if old else Status.WARN,
         f"Triton's cache: {one.entries} kernel(s) for {_names(one)}, none for {question.sm}: {tail}",
-        remedy=f"rm -r {shlex.quote(one.path)}" if old else _PATIENCE,
+        remedy=_removal(one.path) if old else _PATIENCE,
         evidence=evidence,
+    )
+
+
+def _removal(folder: str) -> str:
+    """Return how a folder is removed, be it a member of an archive."""
+    archive, inside, member = folder.rpartition("!/")
+    return f"make {archive} again without {member}" if inside else f"rm -r {shlex.quote(folder)}"
+
+
+def _damaged(one: Artefact, what: str, folder: str, *, unused: bool = False) -> Finding:
+    """Judge what is loaded as it lies there: neither Triton nor ninja looks whether it is whole."""
+    tail = "it is of another card" if unused else "a job that uses it dies, and it is not made anew"
+    return CHECK.finding(
+        one.path,
+        Status.WARN if unused else Status.FAIL,
+        f"{what} is damaged: {one.damaged}; {tail}",
+        remedy=_removal(folder),
+        evidence=_evidence(one),
     )
 
 
 def _extension(one: Artefact, question: Question) -> Finding:
     """Judge a library that ninja builds again where its commands have changed."""
+    folder = one.path.rpartition("/")[0]
+    if one.damaged is not None:
+        return _damaged(one, "built extension", folder)
     if one.problem is not None:
-        return CHECK.skip(one.path, f"built extension: {one.problem}")
+        return CHECK.finding(
+            one.path,
+            Status.WARN,
+            f"built extension: its device code cannot be judged: {one.problem}",
+            remedy=_removal(folder),
+            evidence=_evidence(one),
+        )
     if not one.parts:
         return CHECK.skip(one.path, "built extension without device code")
     results = [coverage.of_codes(p.code, question.sm, question.driver) for p in one.parts]
@@ -100,7 +131,7 @@ def _extension(one: Artefact, question: Question) -> Finding:
         Status.WARN,
         f"built extension: device code for {_names(one)}, none for {question.sm}: it is built "
         "anew at first use where TORCH_CUDA_ARCH_LIST or the card changed, else loaded as it is",
-        remedy=f"rm -r {shlex.quote(one.path.rpartition('/')[0])}",
+        remedy=_removal(folder),
         evidence=_evidence(one),
     )
 
@@ -171,7 +202,7 @@ CHECK = Check(
         "Reads the metadata of Triton's cache (also below torch.compile's), the device code of "
         "libraries that torch.utils.cpp_extension built, of AOT packages (.pt2) and of TensorRT "
         "engines. Artefacts for another card are stale: a cache is filled anew, which takes time "
-        "at the first start and warns; an AOT package or engine is loaded as it is, and fails."
+        "at the first start and warns; what is damaged in one is loaded all the same, and fails; an AOT package or engine is loaded as it is, and fails."
     ),
     classes=("L",),
     remedy="Remove the cache, or make the package or engine on the card that runs it.",

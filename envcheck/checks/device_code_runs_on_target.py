@@ -50,7 +50,8 @@ def _run(question: Question) -> Iterator[Finding]:
     judged = any(f.skipped is None for f in inventory.files)
     if not judged and (inventory.artefacts or inventory.adapters):
         # What was given is judged, by the checks for it.
-        reason, evidence = "only artefacts were given, other checks judge them", {"elsewhere": True}
+        reason = "only artefacts were given, other checks judge them"
+        evidence: dict[str, Json] = {"judged_by": ("caches-fit-target", "adapter-will-load")}
         yield CHECK.finding("(files)", Status.SKIP, reason, required=False, evidence=evidence)
     elif question.inventory.passed_over:
         count = question.inventory.passed_over

@@ -16,6 +16,16 @@ from typing import Any, NamedTuple, TypeGuard
 LORA = "LORA"
 RANK = ALPHA = 8
 """PEFT's defaults of `r` and `lora_alpha`."""
+_NEWEST = (0, 21)
+TYPES = frozenset([
+    "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", LORA, "ADALORA",
+    "ADAMSS", "BOFT", "ADAPTION_PROMPT", "IA3", "BEFT", "LILY", "LOHA", "LOKR", "OFT", "POLY",
+    "LN_TUNING", "VERA", "FROD", "PVERA", "FOURIERFT", "GLORA", "XLORA", "HRA", "VBLORA", "UNILORA",
+    "CPT", "MISS", "RANDLORA", "ROAD", "TRAINABLE_TOKENS", "HIRA", "SHIRA", "C3A", "WAVEFT", "OSF",
+    "DELORA", "GRALORA", "CARTRIDGE", "TINYLORA", "PSOFT", "PEANUT", "SHADOW", "SUPERTUNING", "DEFT",
+    "BONE",
+])  # fmt: skip
+"""Those of PEFT 0.21.2 (`peft/utils/peft_types.py`), and BONE of older ones; newer have more."""
 _BIASES = ("none", "all", "lora_only")
 _TASKS = (
     "SEQ_CLS", "SEQ_2_SEQ_LM", "CAUSAL_LM", "TOKEN_CLS", "QUESTION_ANS", "FEATURE_EXTRACTION",
@@ -48,8 +58,16 @@ class Fault(NamedTuple):
 def kind(settings: Mapping[str, Any]) -> str | None:
     """Return the `peft_type`, None where PEFT takes it for none."""
     value = settings.get("peft_type")
-    # PEFT's names are in capitals, and it looks for them as they stand.
-    return value if isinstance(value, str) and re.fullmatch(r"[A-Z][A-Z0-9_]*", value) else None
+    # PEFT looks for names as they stand, and its own are in capitals.
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Z][A-Z0-9_]*", value):
+        return None
+    return value if value in TYPES or _is_newer(settings.get("peft_version")) else None
+
+
+def _is_newer(version: Any) -> bool:
+    """Say whether an adapter was saved by a PEFT whose types are not in the table."""
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", version) if isinstance(version, str) else None
+    return found is not None and (int(found[1]), int(found[2])) > _NEWEST
 
 
 def faults(settings: Mapping[str, Any]) -> Iterator[Fault]:

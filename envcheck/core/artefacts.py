@@ -28,6 +28,9 @@ class Artefact:
     others: tuple[str, ...] = ()
     """Targets of another maker, such as `hip gfx942`."""
     problem: str | None = None
+    """Why its device code cannot be told."""
+    damaged: str | None = None
+    """Why what loads it raises or dies; of a cache then `path` is the folder of the one entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,4 +97,5 @@ def _joined(first: Artefact, second: Artefact) -> Artefact:
         says={**first.says, **second.says},
         others=tuple(sorted({*first.others, *second.others})),
         problem=first.problem or second.problem,
+        damaged=first.damaged or second.damaged,
     )

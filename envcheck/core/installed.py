@@ -19,6 +19,18 @@ _ASIDE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Undecodable:
+    """A file that the interpreter reads when it starts, and cannot decode."""
+
+    path: str
+    encoding: str
+    """With which it would be decoded: the locale's, or UTF-8."""
+    offset: int
+    """Where the first byte stands that does not fit."""
+    is_utf8: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
     """What an environment's Python would load and how markers see it."""
 
@@ -26,6 +38,8 @@ class Interpreter:
     """The variables of environment markers (PEP 508) that describe this machine's Python."""
     suffixes: tuple[str, ...]
     """What it takes for an extension module: `.cpython-311-x86_64-linux-gnu.so`, `.abi3.so`."""
+    undecodable: tuple[Undecodable, ...] | None = None
+    """What keeps it from starting; None where that was not looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

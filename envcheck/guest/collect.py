@@ -16,6 +16,7 @@ from envcheck.guest import (
     artefacts,
     cuda_compat,
     distributions,
+    editable,
     installed,
     linking,
     nvidia_module,
@@ -36,7 +37,8 @@ def collect(path: list[str], *, read: bool) -> Collected:
     folders = site_paths.site_folders(path)
     found = distributions.read_all(folders)
     metadata = installed.read(folders)
-    folders += [f for f in distributions.editable_folders(folders) if f not in folders]
+    roots = editable.roots(folders)
+    folders = list(roots)
     site = torch_facts.folder(folders)
     torch = torch_facts.read_torch(site) if site is not None else None
     versions = {d.name: d.version for d in found}
@@ -59,7 +61,7 @@ def collect(path: list[str], *, read: bool) -> Collected:
         tools=tools.look(cuda=cuda),
         caches=artefacts.of_job(cuda=cuda),
     )
-    places = tuple(_places(folders, found))
+    places = tuple(_places(roots, found))
     linked = linking.link(sys.executable, places, folders, cuda=cuda)
     if not read:
         return Collected(environment=environment, places=places, linked=linked)
@@ -76,7 +78,7 @@ def _variables() -> dict[str, str]:
     return {k: v for k, v in found.items() if HIDDEN not in os.environ or "VISIBLE" not in k}
 
 
-def _places(folders: list[str], found: tuple[Distribution, ...]) -> Iterator[Place]:
+def _places(roots: editable.Roots, found: tuple[Distribution, ...]) -> Iterator[Place]:
     """Yield every compiled file that a job could load, under its path below its folder.
 
     A package in a later folder that an earlier one has too is never imported, so its files
@@ -84,14 +86,15 @@ def _places(folders: list[str], found: tuple[Distribution, ...]) -> Iterator[Pla
     """
     seen: set[str] = set()
     packages: set[str] = set()
-    for folder in folders:
-        inner = {f for f in folders if f != folder}
-        for absolute in _walk(folder, inner):
+    for folder, names in roots.items():
+        inner = {f for f in roots if f != folder}
+        for absolute in _walk(folder, inner, names):
             path = os.path.relpath(absolute, folder)
             if path not in seen and path.partition(os.sep)[0] not in packages:
                 seen.add(path)
                 yield Place(path=visible(path), absolute=absolute)
-        packages |= _packages(folder)
+        here = _packages(folder)
+        packages |= here if names is None else here & names
         outside = {p for d in found for p in d.files if p.startswith("..")} - seen
         for path in sorted(outside):
             absolute = os.path.normpath(os.path.join(folder, path))
@@ -110,8 +113,10 @@ def _packages(folder: str) -> set[str]:
     return {n for n in names if os.path.isfile(os.path.join(folder, n, "__init__.py"))}
 
 
-def _walk(folder: str, others: set[str]) -> Iterator[str]:
+def _walk(folder: str, others: set[str], only: frozenset[str] | None) -> Iterator[str]:
     """Yield the compiled files below a folder, and the folders there that cannot be read.
+
+    `only` are the names in the folder itself that count, None for all.
 
     Links are followed, for some installers link whole packages, but each folder is read once
     and none that holds this one.
@@ -120,6 +125,9 @@ def _walk(folder: str, others: set[str]) -> Iterator[str]:
     visited = {*others, *_ancestors(folder)}
     reals = {folder: folder}
     for where, folders, names in os.walk(folder, followlinks=True, onerror=errors.append):
+        if where == folder and only is not None:
+            folders[:] = [name for name in folders if name in only]
+            names[:] = [name for name in names if name in only]
         kept = []
         for name in sorted(folders):
             path = os.path.join(where, name)

@@ -19,12 +19,12 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from envcheck.core.distribution import Distribution
 from envcheck.core.names import normalise
@@ -76,19 +76,6 @@ def _order(one: Distribution) -> tuple[str, str, str]:
     return one.name, one.version, one.record_digest or ""
 
 
-def editable_folders(folders: Iterable[str]) -> Iterator[str]:
-    """Yield the folders of projects that are installed in place (`pip install --editable`)."""
-    for folder in folders:
-        for entry in metadata.distributions(path=[folder]):
-            data = _direct_url(entry)
-            info = data.get("dir_info")
-            parts = urlsplit(data.get("url", ""))
-            if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
-                project = os.path.realpath(unquote(parts.path))
-                if os.path.isdir(project):
-                    yield project
-
-
 def info(entry: metadata.Distribution) -> str:
     """Return the name of a dist-info directory: `torch-2.14.1.dist-info`."""
     return os.path.basename(str(getattr(entry, "_path", "")))
@@ -131,7 +118,7 @@ def _read(entry: metadata.Distribution, folder: str) -> Recorded:
         name=name,
         version=version,
         record_digest=digest,
-        direct_url=_origin(_direct_url(entry)),
+        direct_url=_origin(direct_url(entry)),
         files=tuple(sorted({row[0] for row in rows if is_compiled(row[0])})),
         requires=tuple(
             line
@@ -225,7 +212,7 @@ def environment_digest(distributions: Iterable[Distribution]) -> str:
     return "sha256:" + hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _direct_url(entry: metadata.Distribution) -> dict[str, Any]:
+def direct_url(entry: metadata.Distribution) -> dict[str, Any]:
     """Return what direct_url.json says, empty when there is none that can be read."""
     try:
         data = json.loads(_text(entry, "direct_url.json") or "{}")

@@ -17,7 +17,7 @@ from email.parser import HeaderParser
 from importlib import metadata
 
 from envcheck.core.installed import Installed, Interpreter, Package
-from envcheck.guest import distributions, numpy_use, records, shadows
+from envcheck.guest import distributions, numpy_use, records, shadows, site_paths
 from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, Row
 
@@ -40,7 +40,9 @@ def read(folders: list[str]) -> Installed:
     # What an earlier folder hides is not imported, whatever became of its files.
     used = [[one for one in here if id(one) not in unused] for here in owned]
     return Installed(
-        interpreter=Interpreter(markers=markers(), suffixes=suffixes),
+        interpreter=Interpreter(
+            markers=markers(), suffixes=suffixes, undecodable=tuple(site_paths.undecodable())
+        ),
         packages=tuple(packages),
         overlaps=tuple(o for here in owned for o in records.overlaps(here)),
         records=records.compare(used),

@@ -135,6 +135,16 @@ class LinkedFiles:
         self._views.clear()
 
 
+def refusal(path: str) -> str | None:
+    """Return why the loader would refuse one library, None where it takes it or there is none."""
+    files = LinkedFiles()
+    try:
+        found = files.read(path)
+    finally:
+        files.close()
+    return found.problem or None if found is not None else None
+
+
 def _refused(
     identity: Identity,
     real: str,

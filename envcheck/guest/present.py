@@ -27,11 +27,17 @@ def main(descriptor: int) -> None:
 
     from envcheck.core import codec  # noqa: PLC0415
     from envcheck.core.present import Present, PresentDistribution, PresentRequest  # noqa: PLC0415
-    from envcheck.guest import cards, distributions, recorded_files, site_paths  # noqa: PLC0415
+    from envcheck.guest import (  # noqa: PLC0415
+        cards,
+        distributions,
+        editable,
+        recorded_files,
+        site_paths,
+    )
 
     folders = site_paths.site_folders(site_paths.job_path(library))
     found = distributions.read_rows(folders)
-    folders += [f for f in distributions.editable_folders(folders) if f not in folders]
+    folders = list(editable.roots(folders))
     told = cards.look()
     asked = codec.from_json(PresentRequest, json.loads(sys.stdin.readline()), "request")
     compared = recorded_files.compare(found, since=asked.since, deep=asked.deep)

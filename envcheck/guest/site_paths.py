@@ -8,10 +8,15 @@ prefixes, and the lines of `.pth` files that name folders.
 
 from __future__ import annotations
 
+import io
+import locale
 import os
 import site
 import sys
 import sysconfig
+from collections.abc import Callable, Iterator
+
+from envcheck.core.installed import Undecodable
 
 _MAX_PTH = 1 << 20
 
@@ -44,6 +49,42 @@ def site_folders(path: list[str]) -> list[str]:
     return list(seen)
 
 
+def undecodable() -> Iterator[Undecodable]:
+    """Yield each file that `site` reads and cannot decode: the interpreter then does not start."""
+    for folder in _venv_folders():
+        yield from _undecodable(os.path.join(folder, "pyvenv.cfg"), lambda raw: raw.decode("utf-8"))
+    for folder in filter(os.path.isdir, _site_folders()):
+        for path in _pth_files(folder):
+            yield from _undecodable(path, _as_site_decodes)
+
+
+def _undecodable(path: str, decode: Callable[[bytes], str]) -> Iterator[Undecodable]:
+    try:
+        with open(path, "rb") as handle:
+            raw = handle.read(_MAX_PTH)
+    except OSError:
+        return  # absent, or one that `site` cannot open either, and then passes over
+    try:
+        decode(raw)
+    except UnicodeDecodeError as error:
+        yield Undecodable(
+            path=path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+            encoding=error.encoding,
+            offset=error.start,
+            is_utf8=raw == raw.decode("utf-8", "ignore").encode(),
+        )
+
+
+def _as_site_decodes(raw: bytes) -> str:
+    """Decode a `.pth` file as this interpreter's `addpackage` does; raises UnicodeDecodeError."""
+    if sys.version_info < (3, 13):
+        return io.TextIOWrapper(io.BytesIO(raw), encoding="locale").read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode(locale.getencoding())
+
+
 def _site_folders() -> list[str]:
     config = _pyvenv_config()
     if config is None:
@@ -63,10 +104,14 @@ def _venv() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
 
 
+def _venv_folders() -> tuple[str, str]:
+    beside = os.path.dirname(os.path.abspath(sys.executable))
+    return beside, os.path.dirname(beside)
+
+
 def _pyvenv_config() -> dict[str, str] | None:
     """Return the keys of pyvenv.cfg, which lies beside the interpreter or above it."""
-    beside = os.path.dirname(os.path.abspath(sys.executable))
-    for folder in (beside, os.path.dirname(beside)):
+    for folder in _venv_folders():
         try:
             with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8") as handle:
                 lines = handle.read(_MAX_PTH).splitlines()
@@ -83,14 +128,19 @@ def _user() -> list[str]:
     return [site.getusersitepackages()]
 
 
+def _pth_files(folder: str) -> list[str]:
+    names = (n for n in os.listdir(folder) if n.endswith(".pth") and not n.startswith("."))
+    return [os.path.join(folder, name) for name in sorted(names)]
+
+
 def _of_pth_files(folder: str) -> list[str]:
     """Return the folders that the `.pth` files of a site directory add; runs none of them."""
     found = []
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith(".pth") or name.startswith("."):
-            continue
+    # A byte order mark is part of the first line to all but those who look for it.
+    encoding = "utf-8-sig" if sys.version_info >= (3, 13) else "utf-8"
+    for file in _pth_files(folder):
         try:
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
+            with open(file, encoding=encoding, errors="replace") as handle:
                 lines = handle.read(_MAX_PTH).splitlines()
         except OSError:
             continue

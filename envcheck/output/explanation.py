@@ -20,7 +20,7 @@ def render(check: Check, stream: IO[str]) -> None:
     for label, text in (
         ("claims", check.claim),
         ("looks", check.how),
-        ("finds", f"Failure classes: {found}."),
+        ("finds", f"Failure classes: {found or 'none of those of public reports'}."),
         ("do", check.remedy),
     ):
         stream.write(_entry(label, _LABEL, text, stream))

@@ -42,7 +42,7 @@ def observed(made: Made) -> Inventory:
     """Look at an environment as the guest does, and take the facts through a document."""
     folders = [str(made.site)]
     found = distributions.read_all(folders)
-    places = tuple(collect._places(folders, found))
+    places = tuple(collect._places(dict.fromkeys(folders), found))
     variables = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     linked = link(
         sys.executable, places, folders, cuda="13.0", variables={**variables, **made.variables}
