@@ -19,10 +19,6 @@ _WORDS = {
     "unreadable": "not to be read",
 }
 
-# Installers that leave files as RECORD says. Debian, which names none, strips libraries afterwards,
-# and conda writes its own folder into them.
-_EXACT = ("pip", "uv", "poetry", "pdm")
-
 
 def _run(question: Question) -> Iterator[Finding]:
     environment = question.inventory.environment
@@ -30,11 +26,7 @@ def _run(question: Question) -> Iterator[Finding]:
     if installed is None or not installed.records.sized:
         yield CHECK.skip("files", "no RECORD with sizes was found")
         return
-    exact = {
-        f"{p.name} {p.version}"
-        for p in installed.packages
-        if (p.installer or "").lower().startswith(_EXACT)
-    }
+    exact = {f"{p.name} {p.version}" for p in installed.packages if p.is_exact}
     ends = {(end.owner, end.how): end for end in installed.records.ends}
     found = [
         f

@@ -49,6 +49,15 @@ class Package:
     requires: tuple[str, ...] = ()
     """Requires-Dist without those that an extra alone asks for; markers are left in."""
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its installer leaves files as RECORD says.
+
+        Debian, which names none, strips libraries afterwards, and conda writes its own folder
+        into them.
+        """
+        return (self.installer or "").lower().startswith(("pip", "uv", "poetry", "pdm"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
