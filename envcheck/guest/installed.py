@@ -95,6 +95,7 @@ def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]
         info=visible(distributions.info(entry)),
         place=place,
         installer=visible(installer)[:40] or None,
+        has_record=distributions.raw(entry, "RECORD") is not None,
         requires_python=None if python is None else visible(str(python)),
         tags=tuple(visible(str(tag)) for tag in wheel.get_all("Tag") or ()),
         problem=_problem(entry, said),
