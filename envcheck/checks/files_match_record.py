@@ -43,9 +43,12 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _not_compared(installed: Installed) -> Iterator[Finding]:
-    """Name what an installer that leaves a RECORD has left none for; Debian leaves none."""
+    """Name what an installer that leaves a RECORD has left none for; Debian leaves none.
+
+    What has no other metadata either is judged by requirements-are-installed.
+    """
     active = (p for same in pins.active(installed).values() for p in same)
-    found = [p for p in active if not p.has_record and p.is_exact]
+    found = [p for p in active if not p.has_record and p.is_exact and p.problem is None]
     if found:
         first = next((p for p in found if p.name == "torch"), found[0])
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -45,6 +45,8 @@ class Package:
     """`pip`, `uv`, `conda`."""
     has_record: bool = True
     """Whether a RECORD lies in its directory."""
+    gone: tuple[str, ...] = ()
+    """What it is imported from, where it is installed in place, and that is not there."""
     requires_python: str | None = None
     tags: tuple[str, ...] = ()
     """Tag lines of WHEEL: `cp311-cp311-manylinux_2_28_x86_64`."""

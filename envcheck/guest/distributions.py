@@ -61,13 +61,19 @@ def editable_folders(folders: Iterable[str]) -> Iterator[str]:
     """Yield the folders of projects that are installed in place (`pip install --editable`)."""
     for folder in folders:
         for entry in metadata.distributions(path=[folder]):
-            data = _direct_url(entry)
-            info = data.get("dir_info")
-            parts = urlsplit(data.get("url", ""))
-            if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
-                project = os.path.realpath(unquote(parts.path))
-                if os.path.isdir(project):
-                    yield project
+            found = project(entry)
+            if found is not None and os.path.isdir(found):
+                yield os.path.realpath(found)
+
+
+def project(entry: metadata.Distribution) -> str | None:
+    """Return the folder of a project that is installed in place, None for any other."""
+    data = _direct_url(entry)
+    info = data.get("dir_info")
+    parts = urlsplit(data.get("url", ""))
+    if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
+        return unquote(parts.path)
+    return None
 
 
 def info(entry: metadata.Distribution) -> str:
