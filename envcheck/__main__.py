@@ -54,7 +54,9 @@ def main() -> int:
         if os.environ.get("ENVCHECK_DEBUG"):
             raise
         _say(f"error: unexpected {type(error).__name__}: {error}")
-        _say("try: ENVCHECK_DEBUG=1, and report what it prints")
+        from envcheck import own_library
+
+        _say(f"try: {own_library.remedy(error) or 'ENVCHECK_DEBUG=1, and report what it prints'}")
         _say("nothing was verified")
         _discard_stdout()
         return 1

@@ -12,6 +12,8 @@ import pytest
 from building import SM80, SM90
 from running import COMMAND, environment
 
+from envcheck import own_library
+
 
 def shell(line: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run one line of shell, with `envcheck` for the command under test."""
@@ -86,3 +88,39 @@ def test_a_current_folder_that_was_removed_is_named(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "try: cd to a folder that is there" in done.stderr
     assert "TMPDIR" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("random.py", "x = 1\n"), ("json/__init__.py", "raise SystemError\n")],
+)
+def test_a_module_that_hides_the_standard_librarys_is_named(
+    tmp_path: Path, file: str, content: str
+) -> None:
+    """PYTHONPATH counts for envcheck's own interpreter as for any other."""
+    hiding = tmp_path / file.partition("/")[0]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content)
+    done = shell(f"PYTHONPATH={tmp_path} envcheck scan {SM90} --arch hopper")
+    assert done.returncode == 1
+    assert f"try: rename {hiding} or leave its folder out of PYTHONPATH" in done.stderr
+    assert "ENVCHECK_DEBUG" not in done.stderr
+
+
+def test_a_folder_of_modules_with_other_names_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "randoms.py").touch()
+    (tmp_path / "json").mkdir()  # without a first file, the library's own is found
+    done = shell(f"PYTHONPATH={tmp_path} envcheck scan {SM90} --arch hopper")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_another_pythons_library_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path))
+    told = own_library.remedy(ModuleNotFoundError("No module named 'math'", name="math"))
+    assert told is not None
+    assert told.startswith("unset PYTHONHOME: ")
+    assert own_library.remedy(ModuleNotFoundError("No module named 'x'", name="x")) is None
+    monkeypatch.delenv("PYTHONHOME")
+    assert own_library.remedy(ModuleNotFoundError("No module named 'math'", name="math")) is None

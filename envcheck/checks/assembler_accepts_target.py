@@ -42,7 +42,7 @@ def _asked(question: Question) -> set[str]:
     bundled = {p.name: p.path for p in compiled.assemblers if p.origin == "triton"}
     named = {p.name: p.path for p in compiled.assemblers if p.origin not in _OTHERS}
     name = triton_tools.chosen(triton.version, {**bundled, **named}, question.sm)
-    path = named.get(name or "", bundled.get(name or ""))
+    path = named.get(name, bundled.get(name))
     return {path} if path is not None else set()
 
 

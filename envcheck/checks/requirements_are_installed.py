@@ -25,6 +25,8 @@ def _run(question: Question) -> Iterator[Finding]:
     yield from unread
     every = [pin for pin in pins.pins(environment.installed) if not _elsewhere(pin)]
     bad = [pin for pin in every if not pin.met]
+    gone = list(_gone(environment.installed, every, from_image=environment.image is not None))
+    yield from gone
     # What a package misses is told at once: installed with --no-deps it may be a dozen.
     groups: dict[tuple[str, bool], list[Pin]] = {}
     for pin in bad:
@@ -32,7 +34,7 @@ def _run(question: Question) -> Iterator[Finding]:
         groups.setdefault((pin.package.info + alone, bool(pin.found)), []).append(pin)
     for same in groups.values():
         yield _of_pins(same, environment)
-    if not bad and (every or not unread):
+    if not bad and not any(f.status is Status.FAIL for f in gone) and (every or not unread):
         packages = len({pin.package.info for pin in every})
         message = f"all {len(every)} requirements of {packages} packages are met"
         yield CHECK.finding("packages", Status.PASS, message, evidence={"count": len(every)})
@@ -56,6 +58,24 @@ def _unread(installed: Installed, environment: Environment) -> Iterator[Finding]
             if rest
             else f"pip install --force-reinstall --no-deps '{pinned}'",
             evidence={"reason": "unreadable-metadata"},
+        )
+
+
+def _gone(installed: Installed, every: list[Pin], *, from_image: bool) -> Iterator[Finding]:
+    """Name what is installed in place, from a folder that is not there.
+
+    An image's may be mounted when it runs. What nothing requires, a job may never import.
+    """
+    for package in (p for same in pins.active(installed).values() for p in same if p.gone):
+        by = sorted({pin.package.name for pin in every if pin.name == package.name})
+        again = f"install {package.name} again from the folder where it is now"
+        needed = f"; {', '.join(by)} require{'s' if len(by) == 1 else ''} it" if by else ""
+        yield CHECK.finding(
+            f"{package.name} {package.version}",
+            Status.FAIL if by and not from_image else Status.WARN,
+            f"is installed in place from {', '.join(package.gone)}, which is not there{needed}",
+            remedy=again if by else f"pip uninstall -y {package.name}, or {again}",
+            evidence={"gone": package.gone, "required_by": tuple(by)},
         )
 
 
@@ -110,7 +130,8 @@ CHECK = Check(
         "code was made for another release. So does compiled code for PyTorch without PyTorch, "
         "and a release that jax or transformers refuse when they are imported. "
         "Metadata that is missing or says neither name nor version is an error: nobody knows what "
-        "that package requires. Everything else warns, because it often works. What torch pins of Triton, and its "
+        "that package requires. What was installed in place from a folder that is gone warns, and fails "
+        "where a package requires it, outside of images. Everything else warns, because it often works. What torch pins of Triton, and its "
         "family of torch, is judged by the checks of those names. Class C3: a package was "
         "replaced by another one's installation, or installed without its requirements."
     ),

@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Modules that Python loads as machine code, and what `import torch` opens or asks for by its path
-# (torch/__init__.py, _load_global_deps and _manager_path).
+# Modules that Python loads as machine code, what `import torch` opens or asks for by its path
+# (torch/__init__.py, _load_global_deps and _manager_path), and what Triton opens to compile its
+# kernels (triton/backends/nvidia/driver.py and compiler.py; cuda.h by driver.c).
 _VITAL = re.compile(
     r"\.(cpython-\w+|abi3)[\w.-]*\.so$"
     r"|^torch/(lib/libtorch_global_deps\.so|bin/torch_shm_manager)$"
+    r"|^triton/backends/nvidia/(driver\.c|include/cuda\.h|lib/libdevice\.10\.bc)$"
 )
 _ASIDE = re.compile(
     r"(^|/)(_?tests?|docs?|examples?|benchmarks?)/"
@@ -55,6 +57,10 @@ class Package:
     """Which site directory it is in, in the order of `sys.path`."""
     installer: str | None = None
     """`pip`, `uv`, `conda`."""
+    has_record: bool = True
+    """Whether a RECORD lies in its directory."""
+    gone: tuple[str, ...] = ()
+    """What it is imported from, where it is installed in place, and that is not there."""
     requires_python: str | None = None
     tags: tuple[str, ...] = ()
     """Tag lines of WHEEL: `cp311-cp311-manylinux_2_28_x86_64`."""
@@ -62,6 +68,15 @@ class Package:
     """Why its metadata tells nothing, what it requires neither; None where it does."""
     requires: tuple[str, ...] = ()
     """Requires-Dist without those that an extra alone asks for; markers are left in."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its installer leaves files as RECORD says.
+
+        Debian, which names none, strips libraries afterwards, and conda writes its own folder
+        into them.
+        """
+        return (self.installer or "").lower().startswith(("pip", "uv", "poetry", "pdm"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,8 @@ class Differing:
     paths: tuple[str, ...] = ()
     """The first of them: METADATA, what is vital, what else is compiled, and others; last what
     lies beside a package, such as its tests."""
+    optional: tuple[str, ...] = ()
+    """Extension modules that the package does without: it tries to import them, and goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

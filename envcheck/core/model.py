@@ -106,6 +106,8 @@ class Assembler:
     """`ptxas` or `ptxas-blackwell`."""
     version: str | None
     """CUDA release such as `12.8`, None when the binary does not tell."""
+    problem: str | None = None
+    """Why nobody can run it: `is cut off`; None where nothing speaks against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envcheck.core.distribution import Distribution
 from envcheck.core.names import normalise
@@ -74,6 +74,16 @@ def read_rows(folders: Iterable[str]) -> list[Recorded]:
 
 def _order(one: Distribution) -> tuple[str, str, str]:
     return one.name, one.version, one.record_digest or ""
+
+
+def project(entry: metadata.Distribution) -> str | None:
+    """Return the folder of a project that is installed in place, None for any other."""
+    data = direct_url(entry)
+    info = data.get("dir_info")
+    parts = urlsplit(data.get("url", ""))
+    if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
+        return unquote(parts.path)
+    return None
 
 
 def info(entry: metadata.Distribution) -> str:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
-from urllib.parse import unquote, urlsplit
 
 from envcheck.core.installed import is_aside
 from envcheck.guest import distributions
@@ -49,13 +48,9 @@ def roots(folders: list[str]) -> Roots:
 def _projects(folders: Iterable[str]) -> Iterator[tuple[str, metadata.Distribution, str]]:
     for folder in folders:
         for entry in metadata.distributions(path=[folder]):
-            data = distributions.direct_url(entry)
-            info = data.get("dir_info")
-            parts = urlsplit(data.get("url", ""))
-            if isinstance(info, dict) and info.get("editable") is True and parts.scheme == "file":
-                project = os.path.realpath(unquote(parts.path))
-                if os.path.isdir(project):
-                    yield folder, entry, project
+            project = distributions.project(entry)
+            if project is not None and os.path.isdir(project):
+                yield folder, entry, os.path.realpath(project)
 
 
 def _mapped(folder: str, entry: metadata.Distribution) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Where importing a package ends for want of a file of its own, by its import statements alone.
 
-Only statements that run whatever happens are followed: those of a module's body, outside of `try`,
-`if`, `with`, functions and classes. So what is found to end an import does end it, and what a
-package imports in any other way is not found. Nothing is run.
+Only statements that run whatever happens are followed: those of a module's body, outside of `if`,
+`with`, functions, classes, and of a `try` that goes on without. So what is found to end an import
+does end it, and what a package imports in any other way is not found. Nothing is run.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import ast
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from envcheck.guest.reading import open_regular
 
 _MAX_MODULES = 4000
 _MAX_SOURCE = 1 << 22
+_CATCHES = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+_Statements = Callable[[list[ast.stmt]], Iterator[ast.AST]]
 _OWN = "."
 """Behind the name of a package: what its first file has to define, not its folder alone."""
 
@@ -63,6 +65,62 @@ def end(folder: str, roots: list[str], broken: Mapping[str, str]) -> tuple[str, 
     return None
 
 
+def tried(folder: str, roots: list[str], broken: Mapping[str, str]) -> set[str]:
+    """Return those broken modules that importing `roots` tries to import, and goes on without."""
+    package = _Package(folder, roots, broken)
+    certain = _reached(roots, package.imports)
+    inside = {t for m in certain for t in package.imports(m, _attempted)} - certain
+    beyond = _reached(sorted(inside), lambda module: package.imports(module, _anywhere))
+    return (beyond - certain) & broken.keys()
+
+
+def _reached(begin: list[str], onward: Callable[[str], Iterator[str]]) -> set[str]:
+    left, seen = deque(begin), set(begin)
+    while left and len(seen) < _MAX_MODULES:
+        new = set(onward(left.popleft())) - seen
+        seen |= new
+        left += sorted(new)
+    return seen
+
+
+def _certain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield what runs whatever happens, in a `try` too that ends where an import in it does."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.Try) and not _goes_on(node):
+            yield from _certain(node.body)
+
+
+def _attempted(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield what stands in a `try` that goes on without it."""
+    for node in _anywhere(body):
+        if isinstance(node, ast.Try) and _goes_on(node):
+            yield from _anywhere(node.body)
+
+
+def _anywhere(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield every statement that importing a module may run, in any block of it."""
+    left: deque[ast.AST] = deque(body)
+    while left:
+        node = left.popleft()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            left += ast.iter_child_nodes(node)
+
+
+def _goes_on(node: ast.Try) -> bool:
+    """Say whether a `try` may catch that something cannot be imported, and not raise."""
+    catching = (h for h in node.handlers if _CATCHES & _names(h.type))
+    return any(not isinstance(handler.body[-1], ast.Raise) for handler in catching)
+
+
+def _names(kind: ast.expr | None) -> set[str]:
+    """Return the names of the exceptions that a handler catches."""
+    if kind is None:
+        return {"BaseException"}
+    return {n.id for n in ast.walk(kind) if isinstance(n, ast.Name)} or {"BaseException"}
+
+
 class _Package:
     """The modules below some roots, each read once."""
 
@@ -91,10 +149,10 @@ class _Package:
         inside = os.path.join(self.folder, module.replace(".", "/"))
         return not self.path(module) and os.path.isdir(inside)
 
-    def imports(self, module: str) -> Iterator[str]:
-        """Yield the modules below the roots that importing one imports for certain."""
+    def imports(self, module: str, statements: _Statements = _certain) -> Iterator[str]:
+        """Yield the modules below the roots that some statements of one import."""
         tree = self.tree(module)
-        for node in tree.body if tree is not None else ():
+        for node in statements(tree.body) if tree is not None else ():
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield from self._with_parents(alias.name)

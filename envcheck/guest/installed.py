@@ -17,7 +17,7 @@ from email.parser import HeaderParser
 from importlib import metadata
 
 from envcheck.core.installed import Installed, Interpreter, Package
-from envcheck.guest import distributions, numpy_use, records, shadows, site_paths
+from envcheck.guest import distributions, in_place, numpy_use, records, shadows, site_paths
 from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, Row
 
@@ -27,7 +27,7 @@ def read(folders: list[str]) -> Installed:
     packages, owned = [], []
     for place, folder in enumerate(folders):
         here = [
-            _read(entry, place)
+            _read(entry, place, folder)
             for entry in sorted(metadata.distributions(path=[folder]), key=distributions.info)
         ]
         packages += [package for package, _ in here]
@@ -84,7 +84,7 @@ def _shadowed(packages: list[Package]) -> set[int]:
     return {i for i, p in enumerate(packages) if p.place != first[p.name]}
 
 
-def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]:
+def _read(entry: metadata.Distribution, place: int, folder: str) -> tuple[Package, list[Row]]:
     said = distributions.headers(entry)
     wheel = HeaderParser().parsestr(distributions.head(entry, "WHEEL"))
     python = said["Requires-Python"]
@@ -97,6 +97,8 @@ def _read(entry: metadata.Distribution, place: int) -> tuple[Package, list[Row]]
         info=visible(distributions.info(entry)),
         place=place,
         installer=visible(installer)[:40] or None,
+        gone=in_place.gone(entry, folder, (row[0] for row in rows)),
+        has_record=distributions.raw(entry, "RECORD") is not None,
         requires_python=None if python is None else visible(str(python)),
         tags=tuple(visible(str(tag)) for tag in wheel.get_all("Tag") or ()),
         problem=_problem(entry, said),

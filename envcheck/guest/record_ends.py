@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 
@@ -10,8 +11,11 @@ from envcheck.core.installed import End, is_aside
 from envcheck.core.names import normalise
 from envcheck.guest import import_chain
 from envcheck.guest.distributions import visible
+from envcheck.guest.reading import open_regular
 
 _SUFFIXES = (".py", *sorted(EXTENSION_SUFFIXES, key=len, reverse=True))
+_BACKEND = re.compile(r"(triton/backends/\w+)/(compiler|driver)\.py")
+_MAX_SOURCE = 1 << 20
 _HOWS = ("missing", "empty", "syntax")
 
 
@@ -53,7 +57,7 @@ def ends(
     # Without any of these there is nothing to follow; a healthy package ends here.
     if not broken:
         return
-    roots = _roots(owner.partition(" ")[0], list(paths), hows)
+    roots = _roots(owner.partition(" ")[0], folder, list(paths), hows)
     result = import_chain.end(folder, roots, broken)
     if result is not None:
         module, by = result
@@ -61,11 +65,24 @@ def ends(
         yield End(owner=visible(owner), path=visible(path), how=hows[path], by=visible(by))
 
 
+def optional(
+    owner: str, folder: str, paths: Iterable[str], found: Mapping[tuple[str, str], list[str]]
+) -> set[str]:
+    """Return the broken extension modules of one package that importing it does without."""
+    hows = {path: how for how in _HOWS for path in found.get((owner, how), ())}
+    extensions = {p: base for p in hows if not p.endswith(".py") and (base := stem(p)) is not None}
+    if not extensions:
+        return set()
+    roots = _roots(owner.partition(" ")[0], folder, list(paths), hows)
+    tried = import_chain.tried(folder, roots, {_module(b): p for p, b in extensions.items()})
+    return {path for path, base in extensions.items() if _module(base) in tried}
+
+
 def _module(base: str) -> str:
     return base.removesuffix("/__init__").replace("/", ".")
 
 
-def _roots(name: str, paths: list[str], hows: Mapping[str, str]) -> list[str]:
+def _roots(name: str, folder: str, paths: list[str], hows: Mapping[str, str]) -> list[str]:
     """Return what a distribution is imported by: its outermost packages, else its modules.
 
     A package that is gone as a whole, beside others that are there, was taken out on purpose,
@@ -80,7 +97,27 @@ def _roots(name: str, paths: list[str], hows: Mapping[str, str]) -> list[str]:
     there = {p for p in inner if hows.get(p) != "missing"}
     kept = [f for f in outermost if any(p.startswith(f"{f}/") for p in there)]
     own = [f for f in outermost if normalise(f.replace("/", "-")) == name]
-    return [f.replace("/", ".") for f in dict.fromkeys((*own, *(kept or outermost)))]
+    roots = [f.replace("/", ".") for f in dict.fromkeys((*own, *(kept or outermost)))]
+    return [*roots, *_backends(folder, inner, there)]
+
+
+def _backends(folder: str, paths: list[str], there: set[str]) -> list[str]:
+    """Return what Triton imports by names that its metadata has, before 3.4 by those of folders.
+
+    Source: triton/backends/__init__.py, _discover_backends.
+    """
+    try:
+        with open_regular(os.path.join(folder, "triton/backends/__init__.py")) as handle:
+            named = b"entry_points" in (handle.read(_MAX_SOURCE) or b"")
+    except (OSError, ValueError):
+        return []  # no Triton, or one that has lost more than a backend
+    found = ((path, _BACKEND.fullmatch(path)) for path in paths)
+    kept = {p.rpartition("/")[0] for p in there}
+    return [
+        _module(path.removesuffix(".py"))
+        for path, match in found
+        if match is not None and (named or match[1] in kept)
+    ]
 
 
 def _parents(folder: str) -> set[str]:

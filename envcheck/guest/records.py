@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from envcheck.core.installed import Differing, Foreign, Overlap, Records, is_aside, is_vital
@@ -93,12 +93,13 @@ def _held(both: list[tuple[Owned, Row]]) -> Iterator[str]:
     yield from (one.name for one, _ in fitting)
 
 
-def _telling(paths: Iterable[str]) -> tuple[str, ...]:
+def _telling(paths: Iterable[str], optional: Collection[str]) -> tuple[str, ...]:
     """Return the first of some paths that differ, those that say most before others."""
 
     def rank(path: str) -> tuple[bool, bool, bool, bool, str]:
         notes, compiled = path.endswith(_METADATA), is_compiled(path)
-        return is_aside(path), not notes, not is_vital(path), not compiled, path
+        vital = is_vital(path) and path not in optional
+        return is_aside(path), not notes, not vital, not compiled, path
 
     return tuple(map(visible, sorted(paths, key=rank)[:_SHOWN]))
 
@@ -135,6 +136,11 @@ def compare(places: list[list[Owned]]) -> Records:
                     spent += size
                     if _hash(where, said) not in (said, None):
                         found[one.name, "hash"].append(path)
+    every = [one for here in places for one in here]
+    without = {
+        one.name: record_ends.optional(one.name, one.folder, (r[0] for r in one.rows), found)
+        for one in every
+    }
     differing = tuple(
         Differing(
             owner=visible(owner),
@@ -143,13 +149,14 @@ def compare(places: list[list[Owned]]) -> Records:
             code=sum(path.endswith(".py") for path in paths),
             count=len(paths),
             of=of[owner],
-            paths=_telling(paths),
+            paths=_telling(paths, without[owner]),
+            optional=first(without[owner].intersection(paths)),
         )
         for (owner, how), paths in sorted(found.items())
     )
     ends = (
         end
-        for one in (one for here in places for one in here)
+        for one in every
         for end in record_ends.ends(one.name, one.folder, (r[0] for r in one.rows), found)
     )
     return Records(

@@ -6,10 +6,11 @@ import ast
 import mmap
 import os
 import re
+import stat
 from typing import IO
 
 from envcheck.core.model import Assembler, Torch, Triton
-from envcheck.guest import shadows
+from envcheck.guest import elf, shadows
 
 # Nothing stands between the list and what the linker put before it, but a NUL ends it.
 _ARCH_LIST = re.compile(rb"(?<![\daf] )sm_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?){1,63} ?\0")
@@ -53,11 +54,36 @@ def read_triton(site: str, version: str) -> Triton | None:
     return Triton(
         version=version,
         assemblers=tuple(
-            Assembler(name=name, version=_release(os.path.join(folder, name)))
-            for name in names
-            if name.startswith("ptxas")
+            _assembler(os.path.join(folder, name)) for name in names if name.startswith("ptxas")
         ),
     )
+
+
+def _assembler(path: str) -> Assembler:
+    return Assembler(name=os.path.basename(path), version=_release(path), problem=_problem(path))
+
+
+def _problem(path: str) -> str | None:
+    """Return why nobody can run a program, None where its file does not tell."""
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            return "is no file"
+        if not mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH):
+            return "is not executable"
+        with _open(path) as handle:
+            if not os.fstat(handle.fileno()).st_size:
+                return "is empty"
+            view = mmap.mmap(handle.fileno(), 0, prot=mmap.PROT_READ)
+        if view[: len(elf.MAGIC)] == elf.MAGIC:
+            elf.read(view)
+    except FileNotFoundError:
+        return "is a link to nothing"
+    except elf.Malformed:
+        return "is cut off"
+    except (OSError, ValueError):
+        return None  # not to be read by this user, which is not to say by nobody
+    return None
 
 
 def _open(path: str) -> IO[bytes]:

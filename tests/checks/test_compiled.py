@@ -138,7 +138,8 @@ def test_only_the_assembler_that_triton_runs_decides() -> None:
 
 def test_an_assembler_that_knows_the_card_but_not_what_triton_asks_for_fails() -> None:
     probes = (probe("ptxas", "sm_120"), probe("ptxas", "sm_120a", accepted=False))
-    (finding,) = asked(ASSEMBLER, compiled(assemblers=probes))
+    inventory = environment(triton=Triton(version="3.5.1"))
+    (finding,) = asked(ASSEMBLER, compiled(inventory, assemblers=probes))
     assert (finding.status, finding.message) == (Status.FAIL, REFUSAL)
     assert finding.remedy == "pip install --upgrade 'torch>=2.8.0'"
 
@@ -149,7 +150,8 @@ def test_an_assembler_that_a_variable_names_goes_before_the_bundled_one() -> Non
         *(probe("ptxas", t, accepted=False, **mine) for t in ("sm_120", "sm_120a")),
         *(probe("ptxas", t) for t in ("sm_120", "sm_120a")),
     )
-    first, second = asked(ASSEMBLER, compiled(assemblers=probes))
+    inventory = environment(triton=Triton(version="3.5.1"))
+    first, second = asked(ASSEMBLER, compiled(inventory, assemblers=probes))
     assert (first.status, first.remedy) == (Status.FAIL, "unset TRITON_PTXAS_PATH")
     assert (second.status, second.required) == (Status.PASS, False)
 
@@ -407,7 +409,7 @@ def everything() -> dict:
 
 
 def whole(**changed) -> Inventory:
-    inventory = environment(device_file("a.so", "s120"), triton=Triton(version="3.8.0"))
+    inventory = environment(device_file("a.so", "s120"), triton=Triton(version="3.5.1"))
     return compiled(inventory, **{**everything(), **changed})
 
 

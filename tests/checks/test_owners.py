@@ -356,6 +356,65 @@ def test_what_import_torch_asks_for_by_its_path_is_vital(
     assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "status"),
+    [
+        # FileNotFoundError at the first kernel, at tl.math.erf, and of gcc: cuda.h
+        ("driver.c", None, "fail"),
+        ("lib/libdevice.10.bc", None, "fail"),
+        ("include/cuda.h", None, "fail"),
+        ("lib/libdevice.10.bc", b"BC", "fail"),
+        ("driver.c", b"", "fail"),
+        ("driver.c", b"patched", "warn"),
+        # Left out of slim images: a profiler's, and headers that driver.c does not include.
+        ("include/cupti.h", None, "pass"),
+        ("bin/nvdisasm", None, "pass"),
+    ],
+)
+def test_what_triton_opens_to_compile_kernels_is_vital(
+    tmp_path: Path, path: str, content: bytes | None, status: str
+) -> None:
+    """Seen with Triton 3.8.0, from which one file after the other was taken."""
+    names = ("driver.c", "lib/libdevice.10.bc", "include/cuda.h", "include/cupti.h", "bin/nvdisasm")
+    files = {f"triton/backends/nvidia/{name}": b"as it was" for name in names}
+    install(tmp_path, "triton", files={"triton/__init__.py": b"1\n", **files})
+    where = tmp_path / "triton/backends/nvidia" / path
+    where.unlink()
+    if content is not None:
+        where.write_bytes(content)
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == [status]
+
+
+@pytest.mark.parametrize(
+    ("installer", "told"),
+    [("pip", ["warn", "pass"]), ("uv", ["warn", "pass"]), ("debian", ["pass"]), ("", ["pass"])],
+)
+def test_a_package_without_record_was_not_compared(
+    tmp_path: Path, installer: str, told: list[str]
+) -> None:
+    install(tmp_path, "x", files=LIBRARY)
+    for name in ("torch", "a"):
+        info = install(tmp_path, name, "2.14.1", files={f"{name}/__init__.py": b""})
+        (info / "INSTALLER").write_text(installer)
+        (info / "RECORD").unlink()
+    found = packages.ask(RECORD, tmp_path)
+    assert [f.status.value for f in found] == told
+    if installer == "pip":
+        assert packages.told(found[:1]) == [
+            (
+                "warn",
+                "torch 2.14.1 and 1 more",
+                "installed by pip and without RECORD: files were not compared",
+            )
+        ]
+        assert found[0].remedy == "pip install --force-reinstall --no-deps 'torch==2.14.1'"
+
+
+def test_where_no_package_has_a_record_that_is_said(tmp_path: Path) -> None:
+    (install(tmp_path, "x", files=LIBRARY) / "RECORD").unlink()
+    assert [f.status.value for f in packages.ask(RECORD, tmp_path)] == ["warn", "skip"]
+
+
 def test_bytecode_in_the_place_of_sources_is_no_fault(tmp_path: Path) -> None:
     install(tmp_path, "x", files={"x/__init__.py": b"import x.a\n", "x/a.py": b"1\n"})
     for path in ("x/__init__.py", "x/a.py"):

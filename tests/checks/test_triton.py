@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from inventories import ask, device_file, distribution, environment, scanned
 
+from envcheck.core.installed import Installed, Interpreter, Package
 from envcheck.core.model import Assembler, Finding, Inventory, Status, Triton
+from envcheck.core.tools import Named, Tools
 
 PIN, ASSEMBLER = "triton-matches-torch-pin", "triton-assembler-knows-target"
 
@@ -145,10 +149,82 @@ def test_a_failure_names_the_release_that_would_do() -> None:
     assert assembles("3.5.1", "sm_121").remedy == "pip install --upgrade 'torch>=2.11.0'"
 
 
-@pytest.mark.parametrize("assemblers", [{"ptxas": None}, {"ptxas_blackwell": "13.3"}])
-def test_an_assembler_that_is_gone_or_unknown_warns(assemblers: dict) -> None:
-    found = assembles("3.8.0", "sm_89", **assemblers)
+def test_an_assembler_that_does_not_tell_its_release_warns() -> None:
+    """A script that runs another one, perhaps."""
+    found = assembles("3.8.0", "sm_89", ptxas=None)
+    assert (found.status, found.message) == (Status.WARN, "its ptxas does not tell its release")
+
+
+def left(
+    *names: str, version: str = "3.8.0", installer: str = "pip", named: tuple[Named, ...] = ()
+) -> Inventory:
+    """An environment with an installed Triton of which those assemblers are left."""
+    made = wheel(version, **{n.replace("-", "_"): "13.3" for n in names})
+    assert made.environment is not None
+    package = Package(name="triton", version=version, info="triton", installer=installer)
+    interpreter = Interpreter(markers={}, suffixes=())
+    return replace(
+        made,
+        environment=replace(
+            made.environment,
+            installed=Installed(interpreter=interpreter, packages=(package,)),
+            tools=Tools(named=named),
+        ),
+    )
+
+
+# By get_ptxas of each wheel (3.4.0 and 3.5.1 ask for no second one); none of them falls back.
+@pytest.mark.parametrize(
+    ("version", "names", "sm", "status"),
+    [
+        ("3.3.0", ("ptxas",), "sm_120", Status.FAIL),
+        ("3.5.1", ("ptxas",), "sm_120", Status.PASS),
+        ("3.6.0", ("ptxas",), "sm_120", Status.FAIL),
+        ("3.8.0", ("ptxas",), "sm_120", Status.FAIL),
+        ("3.8.0", ("ptxas",), "sm_90", Status.PASS),
+        ("3.9.0", ("ptxas",), "sm_90", Status.FAIL),
+        ("3.8.0", ("ptxas-blackwell",), "sm_89", Status.FAIL),
+        # Builds of one's own may run another: that is not known here.
+        ("3.8.0+gitabc", ("ptxas",), "sm_120", Status.PASS),
+        ("3.8.0+gitabc", ("ptxas-blackwell",), "sm_89", Status.WARN),
+    ],
+)
+def test_no_other_assembler_stands_in_for_one_that_is_gone(
+    version: str, names: tuple[str, ...], sm: str, status: Status
+) -> None:
+    (found,) = ask(ASSEMBLER, left(*names, version=version), sm)
+    assert found.status is status
+
+
+def test_what_is_gone_is_named_with_the_command_that_brings_it_back() -> None:
+    (found,) = ask(ASSEMBLER, left("ptxas"), "sm_120")
+    assert found.message == (
+        "its ptxas-blackwell is missing: torch.compile and Triton kernels cannot be compiled"
+    )
+    assert found.remedy == "pip install --force-reinstall --no-deps 'triton==3.8.0'"
+
+
+def test_conda_leaves_the_assembler_to_a_package_of_its_own() -> None:
+    (found,) = ask(ASSEMBLER, left("ptxas", installer="conda"), "sm_120")
     assert found.status is Status.WARN
+
+
+@pytest.mark.parametrize(("found", "status"), [("file", Status.WARN), ("absent", Status.FAIL)])
+def test_a_variable_may_name_another_in_its_place(found: str, status: Status) -> None:
+    one = Named(variable="TRITON_PTXAS_BLACKWELL_PATH", value="/x/ptxas", found=found)
+    (finding,) = ask(ASSEMBLER, left("ptxas", named=(one,)), "sm_120")
+    assert finding.status is status
+    for_ptxas = replace(one, variable="TRITON_PTXAS_PATH")
+    (finding,) = ask(ASSEMBLER, left("ptxas", named=(for_ptxas,)), "sm_120")
+    assert finding.status is Status.FAIL
+
+
+def test_an_assembler_that_nobody_can_run_fails() -> None:
+    broken = Assembler(name="ptxas", version="12.9", problem="is not executable")
+    made = environment(triton=Triton(version="3.8.0", assemblers=(broken,)))
+    (found,) = ask(ASSEMBLER, made, "sm_89")
+    assert found.status is Status.FAIL
+    assert found.message.startswith("its ptxas is not executable: ")
 
 
 def test_a_card_that_no_table_knows_is_skipped() -> None:

@@ -7,6 +7,7 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import packages
 import pytest
 from data.dist_info import install
 
@@ -178,3 +179,77 @@ def test_damage_to_what_an_earlier_folder_hides_is_none(tmp_path: Path) -> None:
     assert (found.ends, found.differing) == ((), ())
     found = installed.read([str(tmp_path / "system"), str(tmp_path / "venv")]).records
     assert [end.path for end in found.ends] == ["x/__init__.py"]
+
+
+NATIVE = f"x/_fast{EXTENSION_SUFFIXES[0]}"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "try:\n    from ._fast import f\nexcept ImportError:\n    f = None\n",  # markupsafe
+        "try:\n    from .cfast import *\n    fast = True\nexcept ImportError:\n    fast = False\n",
+        "try:\n    import x._fast\nexcept:\n    pass\n",
+        "import os\nif os.name:\n    try:\n        from . import _fast\n    except Exception:\n        pass\n",
+        "from ._fast import f\n",
+        "from . import cfast\n",
+        "try:\n    import x._fast\nfinally:\n    f = None\n",
+        "try:\n    import x._fast\nexcept AttributeError:\n    f = None\n",
+        # numpy/_core/__init__.py
+        "try:\n    from ._fast import f\nexcept ImportError as e:\n    raise ImportError('no') from e\n",
+        "try:\n    from ._fast import f\nexcept ImportError:\n    f = None\nimport x.cfast\n",
+    ],
+)
+def test_an_extension_that_is_gone_is_optional_where_python_goes_on_without(
+    tmp_path: Path, first: str
+) -> None:
+    files = {
+        "x/__init__.py": first.encode(),
+        "x/cfast.py": b"from x._fast import f\n",
+        NATIVE: b"1",
+    }
+    install(tmp_path, "x", files=files)
+    assert installed.read([str(tmp_path)]).records.differing == ()
+    (tmp_path / NATIVE).unlink()
+    records = installed.read([str(tmp_path)]).records
+    (differing,) = records.differing
+    assert differing.optional == ((NATIVE,) if imports(tmp_path) else ())
+    assert bool(records.ends) is not imports(tmp_path)
+    assert [f.status.value for f in packages.ask("files-match-record", tmp_path)] == [
+        "warn" if imports(tmp_path) else "fail"
+    ]
+
+
+def test_an_extension_that_nothing_is_seen_to_import_is_not_optional(tmp_path: Path) -> None:
+    lazy = b"def f():\n    try:\n        import x._fast\n    except ImportError:\n        pass\n"
+    install(tmp_path, "x", files={"x/__init__.py": lazy, NATIVE: b"1"})
+    (tmp_path / NATIVE).unlink()
+    (differing,) = installed.read([str(tmp_path)]).records.differing
+    assert differing.optional == ()
+
+
+NAMED = b"entry_points().select(group='triton.backends')\n"
+LISTED = b"for name in os.listdir(root): load(name)\n"
+
+
+@pytest.mark.parametrize(
+    ("discovery", "gone", "end"),
+    [
+        (NAMED, ("amd/driver.py",), "amd/driver.py"),
+        (NAMED, ("nvidia/compiler.py",), "nvidia/compiler.py"),
+        (NAMED, ("amd/driver.py", "amd/compiler.py"), "amd/compiler.py"),
+        (LISTED, ("amd/driver.py",), "amd/driver.py"),
+        # Until 3.3 a backend that was taken out as a whole is not missed.
+        (LISTED, ("amd/driver.py", "amd/compiler.py"), None),
+    ],
+)
+def test_triton_imports_its_backends_by_names_that_no_statement_has(
+    tmp_path: Path, discovery: bytes, gone: tuple[str, ...], end: str | None
+) -> None:
+    inner = {f"{b}/{m}.py": b"1\n" for b in ("nvidia", "amd") for m in ("compiler", "driver")}
+    files = {f"triton/backends/{path}": content for path, content in inner.items()}
+    files |= {"triton/__init__.py": b"", "triton/backends/__init__.py": discovery}
+    install(tmp_path, "triton", files=files)
+    for path in gone:
+        (tmp_path / "triton/backends" / path).unlink()
+    assert ends(tmp_path) == ([(f"triton/backends/{end}", "missing", "")] if end else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,8 @@ def test_assemblers_are_named_with_the_release_that_they_print(tmp_path: Path) -
     )
     (folder / "ptxas-odd").write_bytes(b"hello")
     (folder / "cuobjdump").write_bytes(said % (b"12.8", b"12.8"))
+    for path in folder.iterdir():
+        path.chmod(0o755)
     found = torch_facts.read_triton(str(tmp_path), "3.8.0")
     assert found is not None
     assert found.version == "3.8.0"
@@ -154,6 +157,31 @@ def test_assemblers_are_named_with_the_release_that_they_print(tmp_path: Path) -
         Assembler(name="ptxas-blackwell", version="13.3"),
         Assembler(name="ptxas-odd", version=None),
     )
+
+
+def test_why_nobody_can_run_an_assembler(tmp_path: Path) -> None:
+    folder = tmp_path / "triton" / "backends" / "nvidia" / "bin"
+    folder.mkdir(parents=True)
+    program = Path(sys.executable).resolve().read_bytes()
+    said = {
+        "ptxas": program,
+        "ptxas-a": program[: len(program) // 2],
+        "ptxas-b": program[:20],
+        "ptxas-c": b"",
+        "ptxas-d": b"#!/bin/sh\nexec ptxas",
+        "ptxas-e": program,
+    }
+    for name, content in said.items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644 if name == "ptxas-e" else 0o755)
+    (folder / "ptxas-f").symlink_to("nothing")
+    (folder / "ptxas-g").mkdir()
+    found = torch_facts.read_triton(str(tmp_path), "3.8.0")
+    assert found is not None
+    assert [a.problem for a in found.assemblers] == [
+        *(None, "is cut off", "is cut off", "is empty", None),
+        *("is not executable", "is a link to nothing", "is no file"),
+    ]
 
 
 def test_triton_without_assemblers_has_none(tmp_path: Path) -> None:

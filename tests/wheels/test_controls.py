@@ -110,3 +110,11 @@ def test_a_pytorch_for_the_processor_is_nothing_but_that(tmp_path: Path) -> None
     install(made, *REQUIRED_BY_TORCH)
     subprocess.run([str(made / "bin" / "python"), "-c", "import torch"], check=True)
     assert bad(made) == {("fail", "torch-has-code-for-target", "torch")}
+
+
+def test_without_any_code_for_a_card_nothing_fails_and_nothing_is_claimed(tmp_path: Path) -> None:
+    made = venv(tmp_path / "venv")
+    install(made, "numpy", "pandas", "pillow", "scikit-learn")
+    assert bad(made) == set()
+    done = envcheck("check", "--python", made, "--arch", "blackwell", "-q")
+    assert (done.returncode, "no device code was found to judge" in done.stdout) == (11, True)
