@@ -165,7 +165,7 @@ def untold() -> Inventory:
 
 PINNED = package("ext", "1.0", "torch==2.4.1")
 LEFT_OUT = device_file("ext/_C.so", container("s80", ("add",)), container("s80 s120", ("add2",)))
-SHADOW = Shadow(owner="torch 2.8.0", module="torch", path="/work/src/torch/__init__.py")
+SHADOW = Shadow(owner="torch 2.8.0", module="torch", path="/srv/job/torch/__init__.py")
 CODE, TORCH = "device-code-runs-on-target", "torch-has-code-for-target"
 OWNED, APART = "one-distribution-owns-each-file", "exclusive-packages-are-apart"
 PLACE, RECORD = "libraries-load-from-one-place", "files-match-record"
