@@ -98,8 +98,12 @@ def _require_files(manifest: Manifest, there: Environment, here: Present) -> Non
             said = "is gone" if now is None else f"has {now} bytes, and had {file.size}"
             words.append(f"{file.path} {said}")
     if words:
-        owner = changed[0].owner.partition(" ")[0] if changed else "PACKAGE"
-        remedy = f"pip install --force-reinstall --no-deps {owner}"
+        remedy = "pip install --force-reinstall --no-deps PACKAGE"
+        if changed:
+            from envcheck.checks import commands  # not for a job that may start
+
+            name, _, version = changed[0].owner.partition(" ")
+            remedy = commands.again_as(name, version)
         _refuse(f"files are not the manifest's: {_first(words)}", remedy)
 
 

@@ -204,7 +204,9 @@ def test_a_changed_module_is_seen_by_deep(signed: Signed, tmp_path: Path) -> Non
     place = installed_again(signed, tmp_path)
     (site(place) / "plain.py").write_bytes(b"y = 3\n")
     assert elsewhere(signed, place).returncode == 0
-    refused(elsewhere(signed, place, "--deep"), 12, "plain.py of plain 2.0 has other content")
+    done = elsewhere(signed, place, "--deep")
+    refused(done, 12, "plain.py of plain 2.0 has other content")
+    assert "try: pip install --force-reinstall --no-deps 'plain==2.0'\n" in done.stderr
 
 
 def test_a_file_that_differed_when_the_manifest_was_made_may_still_differ(tmp_path: Path) -> None:

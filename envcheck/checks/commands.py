@@ -50,6 +50,8 @@ def again(name: str, question: Question) -> str:
 
 def again_as(name: str, version: str) -> str:
     """Return the command that installs that very release again, from where it can be had."""
+    if version == "unknown":
+        return _command(name)
     label = version.partition("+")[2]
     if not label:
         return _command(f"{name}=={version}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.checks import pins
+from envcheck.checks import commands, pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
 from envcheck.core.distribution import Distribution
@@ -48,15 +48,13 @@ def _unread(installed: Installed, environment: Environment) -> Iterator[Finding]
     recorded = {(d.name, d.version) for d in environment.distributions if d.record_digest}
     for package in (p for same in pins.active(installed).values() for p in same if p.problem):
         rest = (package.name, package.version) not in recorded
-        known = package.version != "unknown"
-        pinned = f"{package.name}=={package.version}" if known else package.name
         yield CHECK.finding(
             package.info,
             Status.WARN if rest else Status.ERROR,
             f"what {package.name} requires cannot be judged: {package.problem}",
             remedy=f"delete {package.info}, or install {package.name} again"
             if rest
-            else f"pip install --force-reinstall --no-deps '{pinned}'",
+            else commands.again_as(package.name, package.version),
             evidence={"reason": "unreadable-metadata"},
         )
 

@@ -104,6 +104,7 @@ def test_a_library_that_pytorch_misses_is_brought_by_name(library: str) -> None:
     ("version", "command"),
     [
         ("2.14.1", "pip install --force-reinstall --no-deps 'torch==2.14.1'"),
+        ("unknown", "pip install --force-reinstall --no-deps torch"),
         (
             "2.14.1+cu130",
             "pip install --force-reinstall --no-deps 'torch==2.14.1+cu130' --index-url https://download.pytorch.org/whl/cu130",
