@@ -17,6 +17,7 @@ from typing import IO
 from envcheck import unpack
 from envcheck.core.artefacts import AOT
 from envcheck.core.device_file import DeviceFile
+from envcheck.core.names import visible
 from envcheck.errors import FileUnavailable
 from envcheck.guest import archive, artefacts, device_code, elf, fatbin
 from envcheck.guest.linked_files import refusal
@@ -78,11 +79,6 @@ def _unavailable(path: str) -> str | None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         return "neither a file nor a directory"
     return None if os.access(path, os.R_OK) else "no permission to read it"
-
-
-def visible(path: str) -> str:
-    """Return a path as text that UTF-8 can hold: bytes of another encoding are escaped."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def problem(path: str, message: str) -> Seen:

@@ -16,11 +16,11 @@ from typing import IO, Any
 
 from envcheck.core.artefacts import AOT, ENGINE, EXTENSION, Artefact, grouped
 from envcheck.core.device_file import Code, Container, DeviceFile
+from envcheck.core.names import visible
 from envcheck.guest import cache_folders, cubin, device_code, elf
 from envcheck.guest.device_code import Inflate
 from envcheck.guest.elf import Buffer, Malformed
 from envcheck.guest.linked_files import refusal
-from envcheck.guest.named_variables import visible
 from envcheck.guest.reading import open_regular, read_code
 from envcheck.guest.triton_cache import damaged_entry, of_triton, parsed
 

@@ -15,8 +15,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from envcheck.core.names import visible
 from envcheck.core.tools import Folder, SharedMemory
-from envcheck.guest.named_variables import visible
 
 _PLENTY = 1 << 30
 # What a file system says that knows no files without a name (NFS, FUSE, overlayfs before 6.1).

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from envcheck.core.distribution import Distribution
 from envcheck.core.model import Environment
+from envcheck.core.names import visible
 from envcheck.core.request import Collected, Place
 from envcheck.core.variables import HIDDEN, OF_A_JOB
 from envcheck.guest import (
@@ -24,7 +25,6 @@ from envcheck.guest import (
     tools,
     torch_facts,
 )
-from envcheck.guest.distributions import visible
 
 _SKIPPED_FOLDERS = frozenset({"__pycache__", ".git", "node_modules", ".venv", "venv"})
 

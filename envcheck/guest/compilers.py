@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 
+from envcheck.core.names import visible
 from envcheck.core.tools import Compiler
-from envcheck.guest.named_variables import LAUNCHERS, program, visible
+from envcheck.guest.named_variables import LAUNCHERS, program
 
 _VERSION = re.compile(r"(?:^|-)(gcc|g\+\+|clang|clang\+\+)(?:-([0-9]{1,3}))?$")
 # What compilers are called, with or without a target before and a version behind the name.

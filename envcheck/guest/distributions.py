@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from envcheck.core.distribution import Distribution
-from envcheck.core.names import normalise
+from envcheck.core.names import normalise, visible
 
 _NOTES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 _ENDS = (".so", ".a", ".o", ".cubin", ".fatbin", ".ptx")
@@ -138,11 +138,6 @@ def _read(entry: metadata.Distribution, folder: str) -> Recorded:
         problem=problem,
     )
     return Recorded(distribution, folder, rows)
-
-
-def visible(text: str) -> str:
-    """Return text that UTF-8 can hold: bytes of another encoding are escaped."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _text(entry: metadata.Distribution, name: str) -> str | None:

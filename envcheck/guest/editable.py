@@ -15,11 +15,10 @@ from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from envcheck.core.installed import is_aside
-from envcheck.guest import distributions
+from envcheck.guest import distributions, import_chain
 
 _FINDER = re.compile(r"__editable___\w+_finder\.py")
 _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg")
-_MAX_FINDER = 1 << 20
 # `.so` alone is what any library is called.
 _MODULES = tuple(suffix for suffix in EXTENSION_SUFFIXES if suffix != ".so")
 
@@ -67,19 +66,24 @@ def _mapped(folder: str, entry: metadata.Distribution) -> Iterator[tuple[str, st
 
 def _mapping(path: str) -> dict[str, str]:
     """Return what a finder maps, nothing where it does not say so in the way that is known."""
-    try:
-        with open(path, encoding="utf-8") as handle:
-            tree = ast.parse(handle.read(_MAX_FINDER))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return {}
-    for node in tree.body:
-        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
-        value = getattr(node, "value", None)
-        if isinstance(value, ast.Dict) and [getattr(t, "id", "") for t in targets] == ["MAPPING"]:
-            pairs = zip(value.keys, value.values, strict=True)
-            told = ((getattr(k, "value", None), getattr(v, "value", None)) for k, v in pairs)
-            return {k: v for k, v in told if k and isinstance(k, str) and isinstance(v, str)}
+    for table in tables(path, {"MAPPING"}):
+        pairs = zip(table.keys, table.values, strict=True)
+        told = ((getattr(k, "value", None), getattr(v, "value", None)) for k, v in pairs)
+        return {k: v for k, v in told if k and isinstance(k, str) and isinstance(v, str)}
     return {}
+
+
+def tables(path: str, names: set[str]) -> Iterator[ast.Dict]:
+    """Yield those of a finder's tables that are called so, as they are written there."""
+    try:
+        tree = import_chain.parse(path)
+    except SyntaxError:
+        return
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name) and target.id in names:
+                yield node.value
 
 
 def _is_project(folder: str) -> bool:

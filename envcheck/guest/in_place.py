@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 
-from envcheck.guest import distributions, import_chain
-from envcheck.guest.distributions import visible
+from envcheck.core.names import visible
+from envcheck.guest import distributions, editable
 from envcheck.guest.reading import open_regular
 
 _MAX_PTH = 1 << 20
@@ -52,20 +52,10 @@ def _lines(where: str) -> list[str]:
 
 def _of_tables(where: str) -> Iterator[str]:
     """Yield the paths in a finder's tables: of packages, and of modules without their suffix."""
-    try:
-        tree = import_chain.parse(where)
-    except SyntaxError:
-        return
-    for node in tree.body if tree is not None else ():
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(
-            node.value, ast.Dict
-        ):
-            continue
-        target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        if isinstance(target, ast.Name) and target.id in _TABLES:
-            every = (n for value in node.value.values for n in ast.walk(value))
-            constants = (n.value for n in every if isinstance(n, ast.Constant))
-            yield from (path for path in constants if isinstance(path, str))
+    for table in editable.tables(where, _TABLES):
+        every = (n for value in table.values for n in ast.walk(value))
+        constants = (n.value for n in every if isinstance(n, ast.Constant))
+        yield from (path for path in constants if isinstance(path, str))
 
 
 def _is_there(path: str) -> bool:

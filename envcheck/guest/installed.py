@@ -17,8 +17,8 @@ from email.parser import HeaderParser
 from importlib import metadata
 
 from envcheck.core.installed import Installed, Interpreter, Package
+from envcheck.core.names import visible
 from envcheck.guest import distributions, in_place, numpy_use, records, shadows, site_paths
-from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, Row
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from envcheck.core.linking import Choice
-from envcheck.guest.distributions import visible
+from envcheck.core.names import visible
 from envcheck.guest.linked_files import LinkedFiles
 from envcheck.guest.loader import Loaded, Process
 

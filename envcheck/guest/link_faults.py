@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from envcheck.core.linking import MissingLibrary, MissingVersion, Opened, Unresolved
+from envcheck.core.names import visible
 from envcheck.core.request import Place
 from envcheck.guest import module_imports
-from envcheck.guest.distributions import visible
 from envcheck.guest.linked_files import LinkedFile
 from envcheck.guest.loader import Loaded, Opening, Process
 from envcheck.guest.symbols import Closure, Lacking, add_near, missing_versions

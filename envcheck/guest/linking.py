@@ -14,9 +14,9 @@ from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from envcheck.core.linking import Linked, Opened
+from envcheck.core.names import visible
 from envcheck.core.request import Place
 from envcheck.guest import link_choices, link_faults, loader_system, named_libraries
-from envcheck.guest.distributions import visible
 from envcheck.guest.linked_files import LinkedFile, LinkedFiles
 from envcheck.guest.loader import Loaded, Opening, Process
 from envcheck.guest.symbols import Closure

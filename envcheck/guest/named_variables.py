@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 
+from envcheck.core.names import visible
 from envcheck.core.tools import Named
 
 PATHS = (
@@ -79,8 +80,3 @@ def program(value: str) -> str | None:
             return path
         words, path = rest, shutil.which(rest[0])
     return path
-
-
-def visible(text: str) -> str:
-    """Return text that UTF-8 can hold: bytes of another encoding are escaped."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

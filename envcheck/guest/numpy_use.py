@@ -17,8 +17,8 @@ import stat
 from collections import defaultdict
 
 from envcheck.core.installed import NumpyUse
+from envcheck.core.names import visible
 from envcheck.guest import elf
-from envcheck.guest.distributions import visible
 from envcheck.guest.records import Owned, first
 
 BOUND = 128 << 20

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from envcheck.core.installed import End, is_aside
-from envcheck.core.names import normalise
+from envcheck.core.names import normalise, visible
 from envcheck.guest import import_chain
-from envcheck.guest.distributions import visible
 from envcheck.guest.reading import open_regular
 
 _SUFFIXES = (".py", *sorted(EXTENSION_SUFFIXES, key=len, reverse=True))

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from envcheck.core.names import visible
 from envcheck.core.present import PresentDifference
-from envcheck.guest.distributions import Recorded, visible
+from envcheck.guest.distributions import Recorded
 
 _BLOCK = 1 << 20
 _KINDS = ("sha256", "sha384", "sha512")

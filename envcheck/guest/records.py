@@ -16,8 +16,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from envcheck.core.installed import Differing, Foreign, Overlap, Records, is_aside, is_vital
+from envcheck.core.names import visible
 from envcheck.guest import record_ends
-from envcheck.guest.distributions import is_compiled, visible
+from envcheck.guest.distributions import is_compiled
 
 HASH_BOUND = 1 << 20
 HASH_TOTAL = 48 << 20

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.machinery import all_suffixes
 
 from envcheck.core.installed import Shadow, is_aside
-from envcheck.guest.distributions import visible
+from envcheck.core.names import visible
 from envcheck.guest.records import Owned
 
 

@@ -17,6 +17,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 
 from envcheck.core.installed import Undecodable
+from envcheck.core.names import visible
 
 _MAX_PTH = 1 << 20
 
@@ -68,7 +69,7 @@ def _undecodable(path: str, decode: Callable[[bytes], str]) -> Iterator[Undecoda
         decode(raw)
     except UnicodeDecodeError as error:
         yield Undecodable(
-            path=path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+            path=visible(path),
             encoding=error.encoding,
             offset=error.start,
             is_utf8=raw == raw.decode("utf-8", "ignore").encode(),

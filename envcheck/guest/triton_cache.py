@@ -14,10 +14,10 @@ from typing import Any
 
 from envcheck.core.artefacts import TRITON, Artefact
 from envcheck.core.device_file import Code, Container
+from envcheck.core.names import visible
 from envcheck.core.sm import Sm
 from envcheck.guest import cubin, elf
 from envcheck.guest.elf import Malformed
-from envcheck.guest.named_variables import visible
 from envcheck.guest.reading import open_regular
 
 # What stands beside the metadata of one kernel.
