@@ -242,7 +242,7 @@ CHECK = Check(
     claim="LoRA adapters load into their base model, and change something there.",
     how=(
         "Reads each safetensors file with LoRA weights, never the model. A header that the library "
-        "refuses is one. Keys that PEFT does not look for (wrappers' names, a doubled or missing "
+        "refuses fails. Keys that PEFT does not look for (wrappers' names, a doubled or missing "
         "prefix, an adapter's name) are dropped with a mere warning when it loads, so the adapter "
         "is a no-op; one that is zero or scaled by zero is that too, and NaN in it spoils all. "
         "Where adapter_config.json lies beside it, its settings are compared with what PEFT takes "
