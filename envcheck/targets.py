@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from envcheck.core.driver_facts import DriverCard
+from envcheck.core.limits import Limits
 from envcheck.core.model import Target
 from envcheck.core.sm import Sm
 from envcheck.errors import DocumentInvalid, UsageError
@@ -58,9 +59,30 @@ class Card:
     name: str
     title: str
     architecture: str
+    reported: tuple[str, ...] = ()
+    """The names that the driver gives it."""
     memory_gb: int | None = None
-    """Gigabytes as the maker states them; None where no source was found."""
+    """Gigabytes as the maker states them; None where no source was found, as with all below."""
+    bandwidth: float | None = None
+    bf16: float | None = None
+    fp8: float | None = None
+    power: float | None = None
+    pcie: int | None = None
     source: str
+
+    @property
+    def limits(self) -> Limits:
+        """What it can do at most."""
+        return Limits(
+            card=self.name,
+            memory_gb=self.memory_gb,
+            bandwidth=self.bandwidth,
+            bf16=self.bf16,
+            fp8=self.fp8,
+            power=self.power,
+            pcie=self.pcie,
+            source=self.source,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +108,10 @@ def load(text: str) -> Catalogue:
             Architecture(name=name, **row | {"image": _image(row.get("image"))})
             for name, row in data["architectures"].items()
         )
-        cards = tuple(Card(name=name, **row) for name, row in data["cards"].items())
+        cards = tuple(
+            Card(name=name, **row | {"reported": tuple(row.get("reported", ()))})
+            for name, row in data["cards"].items()
+        )
     except (tomllib.TOMLDecodeError, TypeError, KeyError) as error:
         message = f"targets.toml: {error}"
         raise DocumentInvalid(message) from None
@@ -127,7 +152,7 @@ def resolve(name: str) -> Target:
         return _target(wanted, by_name[wanted].sm)
     for card in known.cards:
         if wanted in (card.name, card.name.replace("-", ""), _plain(card.title)):
-            return _target(card.name, by_name[card.architecture].sm)
+            return replace(_target(card.name, by_name[card.architecture].sm), limits=card.limits)
     if re.fullmatch(r"sm-?[1-9]\d{1,2}", wanted):
         sm = str(Sm(int(wanted.removeprefix("sm").lstrip("-"))))
         return _target(sm, sm)
@@ -143,7 +168,19 @@ def of_card(card: DriverCard) -> Target:
     row = architecture(card.sm)
     known = row.shared_memory_per_block if row is not None else card.shared_memory_per_block
     name = row.name if row is not None else card.sm
-    return Target(name=name, sm=card.sm, shared_memory_per_block=known or None, card=card.name)
+    product = reported(card.name)
+    return Target(
+        name=name,
+        sm=card.sm,
+        shared_memory_per_block=known or None,
+        card=card.name,
+        limits=product.limits if product is not None else None,
+    )
+
+
+def reported(name: str) -> Card | None:
+    """Return the product to which the driver gives that name, None for one without a row."""
+    return next((card for card in catalogue().cards if name in card.reported), None)
 
 
 def architecture(sm: str) -> Architecture | None:

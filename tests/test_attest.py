@@ -48,7 +48,13 @@ INVENTORY = Inventory(
     ),
 )
 # The limit is the one of the CUDA C++ Programming Guide for compute capability 12.x: 99 KiB.
-TARGET = {"name": "rtx-5090", "sm": "sm_120", "shared_memory_per_block": 101376, "card": None}
+TARGET = {
+    "name": "rtx-5090",
+    "sm": "sm_120",
+    "shared_memory_per_block": 101376,
+    "card": None,
+    "limits": None,
+}
 ORIGIN = attest.Origin(
     version="1.2.3",
     targets_digest="cd" * 32,

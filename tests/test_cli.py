@@ -335,6 +335,7 @@ def test_json_of_one_target_fits_the_shipped_schema(mixed: Path) -> None:
         "sm": "sm_90",
         "shared_memory_per_block": 232448,
         "card": None,
+        "limits": None,
     }
     assert document["assurance"] == "scanned"
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envcheck import targets
+from envcheck.core.driver_facts import DriverCard
 from envcheck.core.sm import KNOWN, Sm
 from envcheck.errors import DocumentInvalid, UsageError
+
+CARD_HERE = DriverCard(
+    name="NVIDIA H200",
+    sm="sm_90",
+    uuid="GPU-1",
+    total_memory=150109880320,
+    multiprocessors=132,
+    shared_memory_per_block=232448,
+)
 
 # The names that the command line promises, and NVIDIA's list of CUDA GPUs.
 ARCHITECTURES = {
@@ -147,3 +159,17 @@ def test_a_broken_file_is_refused_and_the_row_is_named(text: str, message: str) 
 )
 def test_the_makers_own_names_of_cards_are_understood(title, sm):
     assert targets.resolve(title).sm == sm
+
+
+def test_the_name_that_the_driver_gives_tells_the_product_and_what_it_can_do() -> None:
+    known = targets.of_card(replace(CARD_HERE, name="NVIDIA GeForce RTX 5090", sm="sm_120"))
+    assert known.limits is not None
+    # Table 3 of the whitepaper of NVIDIA RTX Blackwell.
+    assert (known.limits.bandwidth, known.limits.bf16, known.limits.pcie) == (1792, 209.5, 5)
+    other = targets.of_card(replace(CARD_HERE, name="NVIDIA GeForce RTX 4090 D", sm="sm_89"))
+    assert other.limits is None
+
+
+def test_no_name_of_the_driver_stands_for_two_products() -> None:
+    names = [name for card in targets.catalogue().cards for name in card.reported]
+    assert len(names) == len(set(names)) >= len(targets.catalogue().cards)

@@ -9,6 +9,7 @@ from functools import cached_property
 from envcheck.core.compiled import Compiled
 from envcheck.core.cuda import Version
 from envcheck.core.executed import Executed
+from envcheck.core.machine import Machine
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Json, Status, Target
 from envcheck.core.roles import Role, roles
 from envcheck.core.sm import Sm
@@ -45,6 +46,17 @@ class Question:
         if executed is None or executed.card is None or executed.card.sm != str(self.sm):
             return None
         return executed
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine around the card, where somebody asked for that."""
+        return self.inventory.machine
+
+    def why_not_looked(self, part: str) -> str:
+        """Why there is no such part of the machine to look at; `part` is a field's name."""
+        if self.machine is None:
+            return "the machine was not looked at: `envcheck preflight` does that"
+        return self.machine.left.get(part, "that was not looked at")
 
     @property
     def why_not_executed(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from envcheck.core.cards import Cards
 from envcheck.core.compiled import Outcome
+from envcheck.core.rated import Rated
 
 LEFT_OUT = "left out: "
 """How the reason begins for what was not run, though the card could."""
@@ -175,6 +176,8 @@ class Executed:
     """What was set before every run, because it changes numbers."""
     smoked: tuple[Smoked, ...] = ()
     runs: tuple[Run, ...] = ()
+    rated: Rated | None = None
+    """None where nobody asked how fast the card multiplies."""
     groups: tuple[Group, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
     """Seconds by what they went into: `calls` are the operations themselves; `imports`,

@@ -16,7 +16,9 @@ from envcheck.core.device_file import DeviceFile
 from envcheck.core.distribution import Distribution
 from envcheck.core.executed import Executed
 from envcheck.core.installed import Installed
+from envcheck.core.limits import Limits
 from envcheck.core.linking import Linked
+from envcheck.core.machine import Machine
 from envcheck.core.tools import Tools
 
 Json = object
@@ -82,6 +84,8 @@ class Target:
     """Bytes that one block may use there, opt-in; None where it is not known."""
     card: str | None = None
     """`NVIDIA H200`: the card that is here, where `native` was asked for."""
+    limits: Limits | None = None
+    """What the product can do at most; None for an architecture, and for an unknown product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +205,8 @@ class Inventory:
     """None where it was not built twice."""
     linked: Linked | None = None
     """What the loader would make of it; None where that was not worked out."""
+    machine: Machine | None = None
+    """The machine around the card; None where nobody asked for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

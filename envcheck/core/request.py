@@ -98,6 +98,11 @@ class ExecuteRequest:
     """That they were built with."""
     smokes: tuple[SmokeCall, ...] = ()
     """Beside those of the catalogue."""
+    rate: float = 0.0
+    """Seconds of the budget for measuring how fast the card multiplies, and whether it keeps
+    giving the same; 0 for not at all."""
+    exchange: bool = False
+    """Whether several cards are to exchange data by NCCL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
