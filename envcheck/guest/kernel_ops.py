@@ -12,6 +12,7 @@ import glob
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
 from envcheck.guest import cuda_kernels, kernels, trial
 from envcheck.guest.operands import Operands
+from envcheck.guest.ops.once import Once
 from envcheck.guest.ops.op import Case, Expected, NotApplicable, Op, Tensors
 from envcheck.guest.ops.torches import torch
 
@@ -54,15 +56,16 @@ def _op(kernel: Kernel, request: ExecuteRequest) -> Op:
         found: Mapping[str, Expected] = loaded().reference(operands, _values(case))
         return found
 
+    cases = _cases(kernel)
     return Op(
         name=kernel.name,
         family=kernel.kind,
         part=kernel.kind,
         dtypes=kernel.dtypes,
-        cases=_cases(kernel),
+        cases=cases,
         inputs=inputs,
         call=call,
-        reference=reference,
+        reference=Once(reference, cases),
         exact=(),
     )
 
@@ -75,15 +78,14 @@ def _cases(kernel: Kernel) -> tuple[Case, ...]:
     *others, last = kernel.shapes
     found, problems = [], set()
     for config in kernel.configs or (_NONE,):
-        found.append(Case(sizes=last, config=config, only=config.dtypes))
-        key = (kernel.problem_of(config) if kernel.configs else "", config.dtypes)
-        if key not in problems:
-            problems.add(key)
-            found += [Case(sizes=s, config=config, only=config.dtypes) for s in others]
-            middle = (others or [last])[-1]
-            found += [
-                Case(sizes=middle, config=config, only=config.dtypes, pattern=p) for p in _PATTERNS
-            ]
+        problem = kernel.problem_of(config) if kernel.configs else ""
+        case = Case(sizes=last, config=config, problem=problem, only=config.dtypes)
+        found.append(case)
+        if (problem, config.dtypes) not in problems:
+            problems.add((problem, config.dtypes))
+            found += [replace(case, sizes=sizes) for sizes in others]
+            middle = replace(case, sizes=(others or [last])[-1])
+            found += [replace(middle, pattern=pattern) for pattern in _PATTERNS]
     return tuple(found)
 
 

@@ -67,7 +67,7 @@ class Task:
     @property
     def own_seed(self) -> int:
         """Of the operands: that of the workload, mixed with the names."""
-        text = f"{self.seed} {self.op.name} {self.dtype} {self.case.label}"
+        text = f"{self.seed} {self.op.name} {self.dtype} {self.case.drawn}"
         return zlib.crc32(text.encode())
 
     @property

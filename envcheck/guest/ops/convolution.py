@@ -102,7 +102,6 @@ CONV = Op(
     # Algorithms after Winograd multiply by fractions, so even whole numbers are rounded.
     exact=("zeros",),
     atomics=("forward", "backward"),
-    watched=True,
 )
 
 # The first search for the fastest algorithm runs what the heuristics would not choose.
@@ -112,7 +111,6 @@ SEARCHED = replace(
     dtypes={name: MATRIX_UNITS[name] for name in ("bf16", "fp32")},
     cases=CONV.cases[:2],
     settings={"cudnn.benchmark": True},
-    watched=False,
 )
 
 OPS = (CONV, SEARCHED)

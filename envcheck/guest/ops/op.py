@@ -32,16 +32,25 @@ class Case:
     """How they lie in memory: one of `layouts.LAYOUTS`."""
     config: Config | None = None
     """How a kernel is launched."""
+    problem: str = ""
+    """What of the configuration belongs to the problem: `HEAD=128 CAUSAL=0`."""
     only: tuple[str, ...] = ()
     """Dtypes that it is for; empty for all."""
 
     @property
     def label(self) -> str:
         """How reports name it: `M=301 N=517 K=1111 transposed`."""
-        sizes = [f"{name}={size}" for name, size in self.sizes.items()]
-        odd = [w for w in (self.pattern, self.layout) if w not in ("random", "plain")]
         config = [self.config.label] if self.config is not None and self.config.constants else []
-        return " ".join(sizes + odd + config)
+        return " ".join([*self._words(), *config])
+
+    @property
+    def drawn(self) -> str:
+        """What its operands are drawn for: the same for all configurations of one problem."""
+        return " ".join(filter(None, [*self._words(), self.problem]))
+
+    def _words(self) -> list[str]:
+        sizes = [f"{name}={size}" for name, size in self.sizes.items()]
+        return sizes + [w for w in (self.pattern, self.layout) if w not in ("random", "plain")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
