@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envcheck import catalog, targets
-from envcheck.config import Extension
+from envcheck.config import Config, Extension
 from envcheck.core.kernels import Kernel
 from envcheck.core.model import Target
 from envcheck.core.request import PARTS, CompileRequest, ExecuteRequest, Request, Sizes, SmokeCall
@@ -36,6 +37,10 @@ class Wish:
     sizes: tuple[Sizes, ...] = ()
     gpus: str = "all"
     """Those of the container, as docker's --gpus names them."""
+    rate: float = 0.0
+    """Seconds for measuring how fast the card multiplies; 0 for not at all."""
+    exchange: bool = False
+    """Whether several cards are to exchange data."""
 
     def stage(self, folder: Path) -> dict[str, Path]:
         """Copy what the guest reads into a folder; returns the folders by the guest's names."""
@@ -72,6 +77,8 @@ class Wish:
             cache=cache,
             arch_list=arch_list(self.target),
             smokes=tuple(self._smokes(seen("smokes", folders["smokes"]))),
+            rate=self.rate,
+            exchange=self.exchange,
         )
 
     def _compile(self, root: str, cache: str) -> CompileRequest:
@@ -102,6 +109,19 @@ class Wish:
             if function:
                 place = files.get(number, place)
                 yield SmokeCall(module=extension.name, place=place, function=function)
+
+
+def of_settings(settings: Config, target: Target, **more: Any) -> Wish:
+    """Return the wish for a target with the kernels, extensions and sizes of some settings."""
+    folders = (catalog.shipped(), *settings.kernels)
+    return Wish(
+        target=target,
+        kernels=catalog.load_all(folders),
+        kernel_folders=folders,
+        extensions=settings.extensions,
+        sizes=settings.sizes,
+        **more,
+    )
 
 
 def arch_list(target: Target) -> str:

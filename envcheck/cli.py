@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from envcheck import __version__, options
+from envcheck import __version__, option_values, options
 from envcheck.errors import UsageError
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
@@ -48,6 +48,7 @@ def _options(fill: Callable[[argparse.ArgumentParser], object]) -> _Parser:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     common, form, judged = map(_options, (options.common, options.form, options.judged))
+    reported = _options(options.reported)
     kept, signed, executed = map(_options, (options.kept, options.signed, options.executed))
     settled = _Parser(
         add_help=False,
@@ -82,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         "Build the environment of an architecture, compile for it inside, and judge it.",
         [
             common,
-            form,
+            reported,
             settled,
             kept,
             signed,
@@ -93,14 +94,14 @@ def build_parser() -> argparse.ArgumentParser:
     one = command(
         "scan",
         "Judge files, directories, wheels and archives by their bytes; nothing is run or imported.",
-        [common, form, judged, kept],
+        [common, reported, judged, kept],
     )
     one.add_argument("paths", nargs="+", metavar="PATH")
     one = command(
         "check",
         "Judge the environment of a Python interpreter. With --arch native everything is run on "
         "the card here, too; else nothing of it is imported.",
-        [common, form, settled, kept, signed, executed],
+        [common, reported, settled, kept, signed, executed],
     )
     where = one.add_mutually_exclusive_group()
     where.add_argument(
@@ -111,15 +112,22 @@ def build_parser() -> argparse.ArgumentParser:
     )
     one.add_argument(
         "--gpus",
-        type=options.gpus,
+        type=option_values.gpus,
         metavar="WHICH",
         help="with --image and --arch native: the cards of the container, as docker run names"
         " them (all, 1, device=GPU-...)",
     )
     one = command(
+        "preflight",
+        "Look at a rented machine and the environment on it, the cheapest reason to give it back "
+        "first; the last line says whether to keep it.",
+        [common, reported, kept, signed, _options(options.configured), _options(options.rented)],
+    )
+    one.set_defaults(only=[], skip=[], driver=None)
+    one = command(
         "judge",
         "Judge a saved inventory again, for another target or driver.",
-        [common, form, judged],
+        [common, reported, judged],
     )
     one.add_argument("inventory", type=Path, metavar="INVENTORY")
     one = command(

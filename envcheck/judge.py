@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from envcheck.checks import CHECKS, Check, Question
 from envcheck.core import cuda
 from envcheck.core.cuda import Version
+from envcheck.core.decision import decide
 from envcheck.core.model import (
     Assurance,
     Domain,
@@ -27,6 +28,8 @@ _REACHED = {
 }
 _ANSWERS = (Status.PASS, Status.WARN)
 """What a check says that looked at something, where it fails nothing."""
+TELLING: tuple[str, ...] = ()
+"""The checks whose passes say most of a machine, in order."""
 _ORDER = (Assurance.SCANNED, Assurance.COMPILED, Assurance.EXECUTED)
 
 
@@ -175,7 +178,16 @@ def _summary(
         "least_driver": least,
         "line": _line(findings, verdict, target, assurance, require, files, least, given),
         "executed": _executed(question),
+        "decision": _decision(question, findings),
     }
+
+
+def _decision(question: Question, findings: tuple[Finding, ...]) -> Json:
+    """Return whether to keep the machine, None where none was looked at."""
+    if question.machine is None:
+        return None
+    decision = decide(findings, TELLING)
+    return {"word": decision.word, "facts": decision.facts}
 
 
 def _executed(question: Question) -> Json:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcheck.errors import UsageError
+from envcheck import option_values
 
 if TYPE_CHECKING:
-    from envcheck.core.cuda import Version
-    from envcheck.core.model import Assurance, Target
-
-
-_LONGEST = 24 * 3600
-_GPUS = re.compile(r"all|[1-9]\d*|\"?device=[\w-]+(,[\w-]+)*\"?")
+    from envcheck.core.model import Target
 
 
 def _target(text: str) -> Target | None:
@@ -34,49 +28,6 @@ def resolve(given: argparse.Namespace) -> None:
         given.arch = [native.target() if target is None else target for target in arch]
 
 
-def _driver(text: str) -> Version:
-    from envcheck.core import cuda
-
-    try:
-        return cuda.parse_version(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _assurance(text: str) -> Assurance:
-    from envcheck.core.model import Assurance
-
-    try:
-        return Assurance(text)
-    except ValueError:
-        known = ", ".join(each.value for each in Assurance)
-        message = f"unknown assurance {text!r}: one of {known}"
-        raise UsageError(message, remedy="--require compiled") from None
-
-
-_DURATION = re.compile(r"(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
-
-
-def _seconds(text: str) -> float:
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or not any(match.groups()):
-        message = f"{text!r} is no time such as 20s or 3m"
-        raise argparse.ArgumentTypeError(message)
-    seconds = 60 * int(match["m"] or 0) + float(match["s"] or 0)
-    if not 0 < seconds <= _LONGEST:
-        message = f"{text!r} is not between 1s and {_LONGEST // 60}m"
-        raise argparse.ArgumentTypeError(message)
-    return seconds
-
-
-def gpus(text: str) -> str:
-    """Return what docker run would take for --gpus, as far as cards go."""
-    if not _GPUS.fullmatch(text):
-        message = f"{text!r} names no cards: all, a number, or device=0,GPU-..."
-        raise argparse.ArgumentTypeError(message)
-    return text
-
-
 def common(add: argparse.ArgumentParser) -> None:
     """Add what every command knows."""
     add.add_argument("-q", "--quiet", action="store_true", help="only the verdict, no progress")
@@ -87,6 +38,16 @@ def form(add: argparse.ArgumentParser) -> None:
     """Add the form of the answer."""
     add.add_argument(
         "--format", choices=("text", "json"), default="text", help="json prints only JSON on stdout"
+    )
+
+
+def reported(add: argparse.ArgumentParser) -> None:
+    """Add the form of an answer that is a report."""
+    add.add_argument(
+        "--format",
+        choices=("text", "json", "markdown"),
+        default="text",
+        help="json and markdown print only the document on stdout",
     )
 
 
@@ -103,7 +64,7 @@ def judged(add: argparse.ArgumentParser, *, configured: bool = False) -> None:
     )
     add.add_argument(
         "--driver",
-        type=_driver,
+        type=option_values.driver,
         metavar="VERSION",
         help="NVIDIA driver to judge for, such as 580.65.06",
     )
@@ -113,7 +74,7 @@ def judged(add: argparse.ArgumentParser, *, configured: bool = False) -> None:
         )
     add.add_argument(
         "--require",
-        type=_assurance,
+        type=option_values.assurance,
         default=None if configured else "scanned",
         metavar="ASSURANCE",
         help="with less than this (scanned, compiled or executed) it is inconclusive"
@@ -125,13 +86,66 @@ def executed(add: argparse.ArgumentParser) -> None:
     """Add what matters where something is run on a card."""
     add.add_argument(
         "--budget",
-        type=_seconds,
+        type=option_values.seconds,
         metavar="TIME",
         help="of what is run on a card, such as 20s or 3m (default: 60s); what does not fit is"
         " left out, and named",
     )
     add.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of all random operands (default: 1)"
+    )
+
+
+def rented(add: argparse.ArgumentParser) -> None:
+    """Add what `preflight` alone knows: what the machine should be, and how long to look."""
+    add.add_argument(
+        "--python", metavar="PATH", help="interpreter or venv of the job (default: this one)"
+    )
+    add.add_argument(
+        "--expect",
+        type=option_values.card,
+        metavar="NAME",
+        help="card or architecture that was rented",
+    )
+    add.add_argument(
+        "--gpus", type=option_values.count, metavar="N", help="cards that the job must see"
+    )
+    for name, text in (
+        ("--disk", "that must be free where the data will lie, such as 200GB"),
+        ("--shm", "that /dev/shm must take, such as 16GB"),
+    ):
+        add.add_argument(name, type=option_values.size, metavar="SIZE", help=text)
+    add.add_argument(
+        "--workers", type=option_values.count, metavar="N", help="processes of the DataLoader"
+    )
+    add.add_argument(
+        "--data", type=Path, default=Path(), metavar="FOLDER", help="where the data will lie"
+    )
+    depth = add.add_mutually_exclusive_group()
+    depth.add_argument(
+        "--budget", type=option_values.seconds, metavar="TIME", help="of all of it (default: 60s)"
+    )
+    depth.add_argument("--quick", action="store_true", help="20 seconds")
+    depth.add_argument(
+        "--full", action="store_true", help="ten minutes: longer burn, all patterns on all memory"
+    )
+    add.add_argument(
+        "--keep-going", action="store_true", help="look at the rest of a machine that is unfit"
+    )
+    add.add_argument(
+        "--redact",
+        action=argparse.BooleanOptionalAction,
+        help="put salted hashes in the place of host names, addresses, UUIDs and serial numbers;"
+        " ENVCHECK_REDACT_SALT gives several machines one salt (default: with --format markdown)",
+    )
+    add.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of all random operands (default: 1)"
+    )
+    add.add_argument(
+        "--require",
+        type=option_values.assurance,
+        metavar="ASSURANCE",
+        help="with less than this (scanned, compiled or executed) it is inconclusive",
     )
 
 
@@ -164,15 +178,6 @@ def signed(add: argparse.ArgumentParser) -> None:
     )
 
 
-def _age(text: str) -> float:
-    from envcheck import policy
-
-    try:
-        return policy.age(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def guarded(add: argparse.ArgumentParser) -> None:
     """Add what `guard` alone knows; the same in [guard] of the settings stands below it."""
     add.add_argument(
@@ -190,7 +195,10 @@ def guarded(add: argparse.ArgumentParser) -> None:
         help="public key that may have signed; may be repeated",
     )
     add.add_argument(
-        "--max-age", type=_age, metavar="AGE", help="of the manifest: 90s, 30m, 24h or 7d"
+        "--max-age",
+        type=option_values.age,
+        metavar="AGE",
+        help="of the manifest: 90s, 30m, 24h or 7d",
     )
     add.add_argument(
         "--require",

@@ -13,6 +13,7 @@ from envcheck.core.executed import Card
 from envcheck.core.installed import Differing
 from envcheck.core.model import Assurance, Environment, Report
 from envcheck.core.present import Present, PresentDifference
+from envcheck.core.redacted import is_redacted
 from envcheck.errors import JobRefused
 from envcheck.gate import NEW_ONE
 
@@ -140,7 +141,7 @@ def _compare_card(there: Card, report: Report, cards: Cards) -> Iterator[str]:
     if (here.name, here.sm) != (there.name, there.sm):
         old, new = (f"{c.name} ({c.sm})" for c in (there, here))
         _refuse(f"another card: {old} in the manifest, {new} here")
-    if not there.uuid or not here.uuid:
+    if not there.uuid or not here.uuid or is_redacted(there.uuid):
         yield f"which {there.name} it is was not compared: its UUID is not told"
     elif here.uuid != there.uuid and report.assurance is Assurance.EXECUTED:
         _refuse(f"another {there.name}: {there.uuid} in the manifest, {here.uuid} here")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from envcheck.core.model import Assurance, Domain, Finding, Report, Status, Target, Verdict
 from envcheck.output import json as as_json
+from envcheck.output import markdown as as_markdown
 from envcheck.output import text as as_text
 from envcheck.output.visible import visible
 
@@ -296,3 +297,24 @@ def test_json_is_one_report_or_several_under_one_schema() -> None:
 def test_json_never_holds_what_json_does_not_know() -> None:
     with pytest.raises(ValueError, match="JSON"):
         as_json.render([report(finding("a.so", evidence={"mode": "native", "x": float("nan")}))])
+
+
+def test_markdown_names_what_wants_something_done_and_nothing_breaks_out_of_a_cell() -> None:
+    bad = finding("a|b.so", "fail", message="no `code` for\nsm_89 <b>", remedy="pip install 'x>=1'")
+    lines = as_markdown.render([report(bad, finding("c.so"), verdict="incompatible")]).splitlines()
+    assert lines[0] == "## ada (sm_89): incompatible"
+    rows = [line for line in lines if line.startswith("| fail")]
+    assert len(rows) == 1
+    cells = re.split(r"(?<!\\)\|", rows[0])
+    assert [c.strip() for c in cells[1:-1]] == [
+        "fail",
+        FILES,
+        r"a\|b.so",
+        r"no \`code\` for sm\_89 \<b\>",
+        r"`pip install 'x>=1'`",
+    ]
+    assert not any("c.so" in line for line in lines)
+    assert any(
+        "c.so" in line
+        for line in as_markdown.render([report(bad, finding("c.so"))], verbose=True).splitlines()
+    )

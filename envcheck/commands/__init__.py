@@ -12,6 +12,7 @@ _MODULES = {
     "build": "build",
     "scan": "looking",
     "check": "looking",
+    "preflight": "preflight",
     "judge": "looking",
     "keygen": "keys",
     "verify": "keys",

@@ -22,6 +22,8 @@ def settle(options: argparse.Namespace) -> None:
         print(f"envcheck: {text}", file=sys.stderr)
     options.settings = settings
     options.require = options.require or settings.require
+    if not hasattr(options, "arch"):  # the card that is here is all that it is about
+        return
     options.arch = options.arch or [targets.resolve(name) for name in settings.architectures]
     if not options.arch:
         message = f"nothing says for which architecture to {options.command}"

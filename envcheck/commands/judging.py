@@ -30,10 +30,13 @@ def judged(options: argparse.Namespace, inventory: Inventory) -> list[Report]:
 def driver(options: argparse.Namespace, target: Target, inventory: Inventory) -> Version | None:
     """Return the driver to judge for: the one that was named, or that of the card here."""
     named: Version | None = options.driver
-    environment = inventory.environment
-    if named is not None or target.card is None or environment is None:
+    if named is not None or target.card is None:
         return named
-    return None if environment.driver is None else cuda.parse_version(environment.driver)
+    environment, machine = inventory.environment, inventory.machine
+    here = environment.driver if environment is not None else None
+    if here is None and machine is not None:
+        here = machine.cards.module
+    return None if here is None else cuda.parse_version(here)
 
 
 def answer(options: argparse.Namespace, reports: list[Report]) -> int:
@@ -42,11 +45,16 @@ def answer(options: argparse.Namespace, reports: list[Report]) -> int:
         from envcheck.output import json
 
         write(json.render(reports).encode())
+    elif options.format == "markdown":
+        from envcheck.output import markdown
+
+        write(markdown.render(reports, verbose=options.verbose).encode())
     else:
         from envcheck.output import text
 
         verbosity = int(options.verbose) - 2 * int(options.quiet)
         text.render(reports, sys.stdout, verbosity=max(-1, verbosity))
+        sys.stdout.write("".join(f"{line}\n" for line in text.decisions(reports)))
     return worst(r.verdict for r in reports).exit_code
 
 

@@ -73,19 +73,14 @@ def _wish(options: argparse.Namespace) -> Wish | None:
     parts = choosing.parts(asked)
     if not parts or (options.image is not None and options.gpus is None):
         return None
-    from envcheck import asking, catalog
+    from envcheck import asking
 
-    settings = options.settings
-    folders = (catalog.shipped(), *settings.kernels)
-    return asking.Wish(
-        target=target,
+    return asking.of_settings(
+        options.settings,
+        target,
         parts=parts,
         budget=options.budget or asking.BUDGET,
         seed=options.seed,
-        kernels=catalog.load_all(folders),
-        kernel_folders=folders,
-        extensions=settings.extensions,
-        sizes=settings.sizes,
         gpus=options.gpus or "all",
     )
 

@@ -60,6 +60,14 @@ def render(reports: Sequence[Report], stream: IO[str], *, verbosity: int) -> Non
     stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
 
+def decisions(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield what to do with the machine, where one was looked at."""
+    for report in reports:
+        decision = report.summary.get("decision")
+        if isinstance(decision, Mapping):
+            yield visible(f"{decision['word']}: {'; '.join(decision['facts'])}")
+
+
 def _render_report(console: Console, report: Report, *, verbose: bool) -> None:
     target = report.target
     name = target.name if target.name == target.sm else f"{target.name} ({target.sm})"

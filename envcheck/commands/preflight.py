@@ -1,0 +1,80 @@
+"""`envcheck preflight`: keep the machine, or give it back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from envcheck.commands.documents import require_writable, save
+from envcheck.commands.judging import answer, judged
+from envcheck.commands.sealing import load_key, now, seal
+from envcheck.errors import FileUnavailable
+
+if TYPE_CHECKING:
+    from envcheck.core.model import Target
+    from envcheck.preflight import Depth, Plan
+
+
+def preflight(options: argparse.Namespace) -> int:
+    """Look at the machine and the environment on it; the exit code is that of the verdict."""
+    from envcheck import preflight, redact
+    from envcheck.output.steps import table
+
+    started = now()
+    options.arch = [_target()]
+    key = load_key(options)
+    for path in (options.output, options.save_inventory):
+        require_writable(path)
+    with table(quiet=options.quiet) as shown:
+        inventory = preflight.look(_plan(options, options.arch[0]), shown)
+    if options.redact or (options.redact is None and options.format == "markdown"):
+        inventory = redact.inventory(inventory, redact.salt(os.environ.get(redact.SALT)))
+    save(options, inventory)
+    reports = judged(options, inventory)
+    if key is not None:
+        seal(options, inventory, reports[0], key, started)
+    return answer(options, reports)
+
+
+def _target() -> Target:
+    """Return the card that is here; raises FileUnavailable where there is none to look at."""
+    from envcheck import native
+
+    try:
+        return native.target()
+    except FileUnavailable as error:
+        message = f"give back: {error.message}"
+        raise FileUnavailable(message, remedy=error.remedy) from None
+
+
+def _plan(options: argparse.Namespace, target: Target) -> Plan:
+    from envcheck import asking
+    from envcheck.core.machine import Asked
+    from envcheck.engine import local
+    from envcheck.preflight import Plan
+
+    return Plan(
+        python=local.resolve(options.python or sys.executable),
+        wish=asking.of_settings(options.settings, target, seed=options.seed),
+        asked=Asked(
+            expect=options.expect.name if options.expect is not None else None,
+            gpus=options.gpus,
+            disk=options.disk,
+            shm=options.shm,
+            workers=options.workers,
+            folder=str(options.data),
+        ),
+        depth=_depth(options),
+        keep_going=options.keep_going,
+    )
+
+
+def _depth(options: argparse.Namespace) -> Depth:
+    from envcheck.preflight import FULL, QUICK, USUAL
+
+    if options.budget is not None:
+        return replace(USUAL, budget=options.budget)
+    return QUICK if options.quick else FULL if options.full else USUAL

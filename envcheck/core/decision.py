@@ -1,0 +1,64 @@
+"""Keep the machine, or give it back: what a report says about a rental, in one word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from envcheck.core.model import Domain, Finding, Status
+
+KEEP, RESERVED, BACK = "keep", "keep with reservations", "give back"
+_SHOWN = 3
+_OF_MACHINE = (Domain.HOST, Domain.CARD)
+_BAD = (Status.FAIL, Status.ERROR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do with a machine, and the facts that decide it."""
+
+    word: str
+    """`keep`, `keep with reservations` or `give back`."""
+    facts: tuple[str, ...]
+    """Three at most, the weightiest first."""
+
+    @property
+    def line(self) -> str:
+        """The whole of it in one line."""
+        return f"{self.word}: {'; '.join(self.facts)}" if self.facts else self.word
+
+
+def unfit(findings: Iterable[Finding]) -> list[Finding]:
+    """Return what makes the machine itself unfit, whatever the environment is like."""
+    return [f for f in findings if f.required and f.status in _BAD and f.domain in _OF_MACHINE]
+
+
+def decide(findings: Sequence[Finding], telling: Sequence[str]) -> Decision:
+    """Fold findings into what to do with the machine.
+
+    Only what is the host's or the card's fault gives it back: an environment can be mended, on
+    this machine as on another. `telling` are the checks whose passes say most, in order.
+    """
+    worst = unfit(findings)
+    if worst:
+        return Decision(word=BACK, facts=_facts(worst))
+    deciding = [f for f in findings if f.required]
+    bad = [f for f in deciding if f.status in _BAD]
+    warned = [f for f in deciding if f.status is Status.WARN and f.domain in _OF_MACHINE]
+    undone = [f for f in deciding if f.status is Status.SKIP]
+    if bad or warned or undone:
+        return Decision(word=RESERVED, facts=_facts([*bad, *warned, *undone]))
+    passes = {f.check: f for f in reversed(findings) if f.status is Status.PASS}
+    facts = [passes[check] for check in telling if check in passes]
+    # Where nothing that says something about the machine was looked at, nothing speaks for it.
+    word = KEEP if facts else RESERVED
+    return Decision(word=word, facts=_facts(facts) or ("nothing of the machine was looked at",))
+
+
+def _facts(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Name the first findings, of each check one before any second."""
+    found = list(findings)
+    first = {finding.check: finding for finding in reversed(found)}
+    ranked = sorted(found, key=lambda f: first[f.check] is not f)
+    chosen = ranked[:_SHOWN]
+    return tuple(f"{f.subject}: {f.message}" for f in chosen)

@@ -1,0 +1,55 @@
+"""Reports as Markdown: for an issue, a chat, or the summary of a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from envcheck.core.model import Finding, Report, Status
+from envcheck.output.visible import visible
+
+_WORTH_A_ROW = (Status.FAIL, Status.ERROR, Status.WARN)
+
+
+def render(reports: Sequence[Report], *, verbose: bool = False) -> str:
+    """Return the document; every finding with `verbose`, else those that want something done."""
+    return "\n".join(line for report in reports for line in _report(report, verbose=verbose))
+
+
+def _report(report: Report, *, verbose: bool) -> Iterator[str]:
+    target = report.target
+    yield f"## {_cell(target.card or target.name)} ({target.sm}): {report.verdict.value}"
+    yield ""
+    yield _cell(str(report.summary["line"]))
+    yield ""
+    decision = report.summary.get("decision")
+    if isinstance(decision, Mapping):
+        facts = decision["facts"]
+        yield f"**{decision['word']}**: {_cell('; '.join(facts))}"
+        yield ""
+    found = [f.status for f in report.findings]
+    counts = ", ".join(f"{found.count(status)} {status.value}" for status in Status)
+    yield f"Assurance {report.assurance.value}; {counts}."
+    yield ""
+    rows = [f for f in report.findings if verbose or f.status in _WORTH_A_ROW]
+    if rows:
+        yield "| status | check | subject | what | remedy |"
+        yield "|---|---|---|---|---|"
+        yield from map(_row, rows)
+        yield ""
+
+
+def _row(finding: Finding) -> str:
+    remedy = _code(finding.remedy) if finding.remedy else ""
+    cells = (finding.status.value, finding.check, _cell(finding.subject), _cell(finding.message))
+    return f"| {' | '.join(cells)} | {remedy} |"
+
+
+def _cell(text: str) -> str:
+    """Return text that can neither end a cell nor become markup."""
+    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", visible(" ".join(text.split())))
+
+
+def _code(text: str) -> str:
+    """Return a command to be copied; only a table's own bar needs an escape there."""
+    return "`" + visible(text).replace("`", "'").replace("|", r"\|") + "`"
