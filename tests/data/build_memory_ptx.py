@@ -2,8 +2,9 @@
 
 The file must load on cards and drivers that are years older than the compiler: nvcc 13.0 makes PTX
 for sm_75 at the least, of an ISA that only drivers of its own time take. What it writes here has
-been in PTX since sm_60 and ISA 5.0, so both lines are lowered by hand, and assemblers of several
-releases say that it may be so (tests/guest/test_memory_ptx.py).
+been in PTX since sm_60 and ISA 5.0, so both lines are lowered by hand. ptxas of CUDA 11.8 (sm_60 to
+sm_90) and of CUDA 13.0 (sm_75 to sm_120) assembles it so; tests/guest/test_memory_ptx.py asks those
+that are there.
 """
 
 from __future__ import annotations
