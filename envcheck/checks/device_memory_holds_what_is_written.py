@@ -17,15 +17,16 @@ _ALL = (1 << 64) - 1
 
 def _run(question: Question) -> Iterator[Finding]:
     machine = question.machine
-    for number, tried in enumerate(machine.tried if machine is not None else ()):
-        for stopped in tried.stopped:
+    for subject, card in tries.named(machine.tried if machine is not None else ()):
+        # The first step is nobody else's.
+        for stopped in card.stopped:
             if stopped.step == "start":
-                yield tries.of_stopped(CHECK, tries.label(tried, number), stopped)
+                yield tries.of_stopped(CHECK, subject, stopped)
     for item in tries.with_step(question, CHECK, "held"):
         if isinstance(item, Finding):
             yield item
-        elif item.held is not None:
-            yield _judge(tries.of(question, item), item.held)
+        elif (held := item[1].held) is not None:
+            yield _judge(item[0], held)
 
 
 def _judge(subject: str, held: Held) -> Finding:

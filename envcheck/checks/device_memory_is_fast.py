@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envcheck.checks import tries
 from envcheck.checks.check import Check, Question
 from envcheck.core.model import Domain, Finding, Json, Status
-from envcheck.core.tried import Tried
+from envcheck.core.tried import Copied
 
 # Copies on healthy cards, the driver's own among them, reached 74 to 75 % of the maker's number on
 # eight H100 SXM (2475 to 2515 of 3350 GB/s, NVIDIA/nccl#1264), 74 % on a GH200 (2979 of 4000,
@@ -22,16 +22,12 @@ def _run(question: Question) -> Iterator[Finding]:
     for item in tries.with_step(question, CHECK, "copied"):
         if isinstance(item, Finding):
             yield item
-        else:
-            yield _judge(question, item)
+        elif (copied := item[1].copied) is not None:
+            known = tries.limits(question, item[1])
+            yield _judge(item[0], copied, known.bandwidth if known is not None else None)
 
 
-def _judge(question: Question, tried: Tried) -> Finding:
-    copied, subject = tried.copied, tries.of(question, tried)
-    if copied is None:
-        return CHECK.skip(subject, question.why_not_looked("tried"))
-    known = tries.limits(question, tried)
-    limit = known.bandwidth if known is not None else None
+def _judge(subject: str, copied: Copied, limit: float | None) -> Finding:
     evidence: dict[str, Json] = {
         "measured_gb_per_s": copied.rate,
         "by_kernel_gb_per_s": copied.by_kernel,

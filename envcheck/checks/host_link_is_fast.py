@@ -30,8 +30,8 @@ def _run(question: Question) -> Iterator[Finding]:
     for item in tries.with_step(question, CHECK, "link"):
         if isinstance(item, Finding):
             yield item
-        elif item.link is not None:
-            yield from _judge(tries.of(question, item), item.link)
+        elif (link := item[1].link) is not None:
+            yield from _judge(item[0], link)
 
 
 def _judge(subject: str, link: Link) -> Iterator[Finding]:

@@ -15,8 +15,8 @@ def _run(question: Question) -> Iterator[Finding]:
         if isinstance(item, Finding):
             # That the step failed is told by `host-link-is-fast`.
             yield CHECK.skip(item.subject, item.message)
-        elif item.link is not None:
-            yield _judge(tries.of(question, item), item.link)
+        elif (link := item[1].link) is not None:
+            yield _judge(item[0], link)
 
 
 def _judge(subject: str, link: Link) -> Finding:

@@ -21,8 +21,8 @@ def _run(question: Question) -> Iterator[Finding]:
     for item in tries.with_step(question, CHECK, "launches"):
         if isinstance(item, Finding):
             yield item
-        elif item.launches is not None:
-            yield _judge(tries.of(question, item), item.launches)
+        elif (launches := item[1].launches) is not None:
+            yield _judge(item[0], launches)
 
 
 def _judge(subject: str, launches: Launches) -> Finding:

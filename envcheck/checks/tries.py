@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.limits import Limits
@@ -14,21 +14,26 @@ from envcheck.core.tried import Stopped, Tried
 _NOT_OF_THE_CARD = ("(2)", "(221)")
 
 
-def with_step(question: Question, check: Check, step: str) -> Iterator[Tried | Finding]:
-    """Yield each card that did a step, and of every other one what is to be said."""
-    machine = question.machine
-    if machine is None or not machine.tried:
+def with_step(question: Question, check: Check, step: str) -> Iterator[tuple[str, Tried] | Finding]:
+    """Yield the name of each card that did a step, and it; of others what is to be said."""
+    tried = question.machine.tried if question.machine is not None else ()
+    if not tried:
         yield check.skip("card", question.why_not_looked("tried"))
-        return
-    for number, tried in enumerate(machine.tried):
-        if getattr(tried, step) is not None:
-            yield tried
-            continue
-        stopped = next((s for s in tried.stopped if s.step == step), None)
-        if stopped is None:
-            yield check.skip(label(tried, number), tried.left.get(step, "it was not done"))
+    for subject, card in named(tried):
+        stopped = next((s for s in card.stopped if s.step == step), None)
+        if getattr(card, step) is not None:
+            yield subject, card
+        elif stopped is not None:
+            yield of_stopped(check, subject, stopped)
         else:
-            yield of_stopped(check, label(tried, number), stopped)
+            yield check.skip(subject, card.left.get(step, "it was not done"))
+
+
+def named(tried: Sequence[Tried]) -> Iterator[tuple[str, Tried]]:
+    """Yield a name for each card, with its number where there are several, and the card."""
+    for number, card in enumerate(tried):
+        name = card.name or "card"
+        yield f"{name} {number}" if len(tried) > 1 else name, card
 
 
 def of_stopped(check: Check, subject: str, stopped: Stopped) -> Finding:
@@ -42,18 +47,6 @@ def of_stopped(check: Check, subject: str, stopped: Stopped) -> Finding:
     remedy = "give the machine back; on your own: nvidia-smi -q, dmesg | grep -i xid, and a reboot"
     return check.finding(subject, Status.FAIL, message, remedy=remedy, domain=Domain.CARD,
                          evidence={"step": stopped.step, "error": stopped.error})  # fmt: skip
-
-
-def label(tried: Tried, number: int) -> str:
-    """Name a card so that two of one product are told apart."""
-    return f"{tried.name} {number}".strip() if tried.name else f"card {number}"
-
-
-def of(question: Question, tried: Tried) -> str:
-    """Name a card among those of the machine."""
-    machine = question.machine
-    number = machine.tried.index(tried) if machine is not None else 0
-    return label(tried, number)
 
 
 def limits(question: Question, tried: Tried) -> Limits | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 from envcheck.core.tried import Held, Pass
 from envcheck.guest.device import OUT_OF_MEMORY, Device, whole_words
@@ -13,10 +14,10 @@ _RESERVE = 1 << 30
 """Bytes at most that are left to whoever else is on the card, and to the driver."""
 _SMALLEST = 1 << 20
 """A chunk that is not worth to be asked for."""
-_FIRST_ROUND = 6
+_ONCE = 6
 """Patterns after which each kind was there, as it is and turned over."""
-_ROUNDS = 64
-"""With as many seeds the walking bits were on each of the 64 lines of each word."""
+_FULL = 2 + 64 * 4
+"""Patterns after which the walking bits were on each of the 64 lines of each word."""
 
 Chunk = tuple[int, int, int]
 """Address, number of words, and the index of the first."""
@@ -33,13 +34,10 @@ def run(device: Device, until: float, *, full: bool) -> Held:
     left, last = "", 0.0
     if not chunks:
         left = "no memory of the card could be had"
-    for pattern in in_turn() if chunks else ():
-        most = 1 + (_ROUNDS * (_FIRST_ROUND - 2) + 1) if full else _FIRST_ROUND
-        if len(passes) == most:
-            break
+    for pattern in islice(in_turn(), _FULL if full else _ONCE) if chunks else ():
         if passes and time.monotonic() + last > until:
-            if len(passes) < _FIRST_ROUND:
-                left = f"no time was left after {len(passes)} of {_FIRST_ROUND} patterns"
+            if len(passes) < _ONCE:
+                left = f"no time was left after {len(passes)} of {_ONCE} patterns"
             break
         passes.append(_pass(device, chunks, pattern))
         last = passes[-1].seconds
