@@ -45,6 +45,19 @@ class HostMemory:
     swap: int | None = None
     swap_free: int | None = None
 
+    @property
+    def bound(self) -> int | None:
+        """How much there may ever be: the limit, or all that there is."""
+        return min((n for n in (self.limit, self.total) if n is not None), default=None)
+
+    @property
+    def room(self) -> int | None:
+        """How much can still be taken."""
+        bounds = [] if self.available is None else [self.available]
+        if self.limit is not None:
+            bounds.append(max(self.limit - (self.used or 0), 0))
+        return min(bounds, default=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrite:

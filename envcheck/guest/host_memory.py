@@ -21,14 +21,6 @@ def look(meminfo: str = "/proc/meminfo", proc: str = cgroups.PROC) -> HostMemory
     )
 
 
-def room(memory: HostMemory) -> int | None:
-    """Return how many bytes can still be taken; None where that is not known."""
-    bounds = [] if memory.available is None else [memory.available]
-    if memory.limit is not None:
-        bounds.append(max(memory.limit - (memory.used or 0), 0))
-    return min(bounds, default=None)
-
-
 def _size(told: dict[str, str], name: str) -> int | None:
     amount, _, unit = told.get(name, "").partition(" ")
     return int(amount) << 10 if amount.isdecimal() and unit == "kB" else None

@@ -15,7 +15,7 @@ import time
 from envcheck.core.host import HostMemory, SharedWrite
 from envcheck.core.machine import Asked
 from envcheck.core.shared_memory import for_workers
-from envcheck.guest import cache_folders, filesystems, host_memory, trial
+from envcheck.guest import cache_folders, filesystems, trial
 
 _STEP = 16 << 20
 
@@ -26,7 +26,7 @@ def look(
     """Write what was asked for, or what the workers need; never raises."""
     folder = cache_folders.shared_memory(path)
     wanted = for_workers(asked.workers) if asked.shm is None else asked.shm
-    room = host_memory.room(memory) if memory is not None else None
+    room = memory.room if memory is not None else None
     # Without a number for the memory nothing large is dared.
     tried = min(wanted, room // 2 if room is not None else _STEP)
     written, refused = 0, None

@@ -331,6 +331,6 @@ def test_what_goes_on_aside_ends_when_there_is_no_time_left():
 
 def test_an_answer_needs_no_folder_that_takes_a_file(monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/no-such-folder")
-    with pytest.raises(OSError, match="No such file"):
-        tempfile.TemporaryFile()
+    with pytest.raises(OSError, match="No such file"), tempfile.TemporaryFile():
+        pass
     assert trial.run(lambda: {"a": 1}, deadline=20).value == {"a": 1}
