@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.host import Processors
+from envcheck.core.machine import Machine
 from envcheck.core.model import Domain, Finding, Json, Status
 
 # "If steal time is greater than 10 % ... the VM is likely running slower than it should": D. Haynes,
@@ -23,7 +24,7 @@ def _run(question: Question) -> Iterator[Finding]:
     usable = found.seen if found.allowed is None else found.allowed
     own = list(_of_quota(found, usable, machine.asked.workers))
     yield from own
-    others = list(_of_others(found))
+    others = [*_of_others(found), *_of_nodes(machine, found)]
     yield from others
     if not own and not others:
         limit = f"{found.quota:g} allowed" if found.quota is not None else "no quota"
@@ -63,6 +64,24 @@ def _of_others(found: Processors) -> Iterator[Finding]:
         yield _of("host", found, Status.WARN, message, "end what else runs, or use another host")
 
 
+def _of_nodes(machine: Machine, found: Processors) -> Iterator[Finding]:
+    """Name cards that are only reached through other processors than those of this process."""
+    system = machine.host.system if machine.host is not None else None
+    if system is None or not system.own_nodes:
+        return
+    for card in system.cards:
+        node = f"/dev/nvidia{card.minor}"
+        if card.node in (None, *system.own_nodes) or node not in machine.cards.nodes:
+            continue
+        own = ", ".join(map(str, system.own_nodes))
+        message = (
+            f"{node} hangs at NUMA node {card.node}, and this process may run on node {own} alone:"
+            " copies cross from one to the other"
+        )
+        yield _of("NUMA", found, Status.WARN, message, f"docker run --cpuset-cpus with the processors"
+                  f" of node {card.node} (lscpu lists them)")  # fmt: skip
+
+
 def _of(
     subject: str, found: Processors, status: Status, message: str, remedy: str = ""
 ) -> Finding:  # fmt: skip
@@ -86,7 +105,8 @@ CHECK = Check(
     how=(
         "Compares the processors that a process may run on with the quota of the control groups "
         "above it, the load of the host with its processors, and counts for a second how much of "
-        "the wanted time a hypervisor gives to other machines."
+        "the wanted time a hypervisor gives to other machines. Names cards at a NUMA node where "
+        "this process may use no processor."
     ),
     remedy="Set OMP_NUM_THREADS and num_workers to what may be used, or use another host.",
     runs=("machine",),

@@ -148,6 +148,8 @@ class PciCard:
     """`0000:01:00.0`."""
     node: int | None = None
     """The NUMA node that it hangs at; None where the kernel does not know."""
+    minor: int | None = None
+    """3 of `/dev/nvidia3`; None of a card that the driver does not list here."""
     iommu: str | None = None
     """How the IOMMU treats it: `DMA` (translated), `identity` (passed through); None for not at
     all."""
@@ -172,6 +174,8 @@ class System:
     huge_reserved: int | None = None
     """HugePages_Total."""
     numa_nodes: tuple[int, ...] = ()
+    own_nodes: tuple[int, ...] = ()
+    """Those with a processor that this process may run on."""
     cards: tuple[PciCard, ...] = ()
     iommu: tuple[str, ...] = ()
     """Words about IOMMU and ACS on the kernel's command line."""

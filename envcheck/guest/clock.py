@@ -1,18 +1,26 @@
-"""The wall clock, held against boot time and the times of envcheck's own files."""
+"""The wall clock, held against boot time and the times of envcheck's own files.
+
+Of files the time is taken at which they came to be what they are here (ctime): the kernel sets it
+by this clock, while that of their content comes from wherever they were packed.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 import envcheck
 from envcheck.core.host import Clock
 from envcheck.guest.kernel_files import text
 
 
-def look(package: str = os.path.dirname(os.path.abspath(envcheck.__file__))) -> Clock:
+def look(
+    package: str = os.path.dirname(os.path.abspath(envcheck.__file__)),
+    clock: Callable[[], float] = time.time,
+) -> Clock:
     """Return what the clock says, and by how much other times are ahead of it."""
-    booted, now = _booted(), time.time()
+    booted, now = _booted(), clock()
     newest = _newest(package)
     return Clock(
         now=round(now, 3),
@@ -38,7 +46,7 @@ def _newest(package: str) -> float | None:
             # What is run compiles them anew: those are of now.
             if not name.endswith(".pyc"):
                 try:
-                    found.append(os.stat(os.path.join(folder, name)).st_mtime)
+                    found.append(os.stat(os.path.join(folder, name)).st_ctime)
                 except OSError:  # removed meanwhile
                     continue
     return max(found, default=None)

@@ -21,14 +21,15 @@ from envcheck.guest import filesystems, trial, words
 
 _MOST = 256 << 20
 _STEP = 4 << 20
-_SYNC = 32 << 20
-"""Written between two waits for the disk, so that the last one is short."""
+_FIRST, _SYNC = 1 << 20, 32 << 20
+"""Written between two waits for the disk, more from one to the next: a slow one takes little, and
+on a fast one the waits do not count."""
 _FILES = 200
 
 
 def look(folder: str, *, seconds: float) -> tuple[Disk, str]:
     """Return what is known of the disk, and why something is not; never raises."""
-    ended = trial.run(lambda: _facts(folder), deadline=seconds)
+    ended = trial.run(lambda: _facts(folder), deadline=seconds / 2)
     disk = Disk(folder=visible(os.path.abspath(folder)))
     if not isinstance(ended.value, dict):
         return disk, words.reason(ended.outcome)
@@ -80,15 +81,16 @@ def _ahead(descriptor: int) -> float:
 
 def _write(descriptor: int, size: int, seconds: float, found: dict[str, Any]) -> None:
     # Nothing that a file system could compress or leave out.
-    block, written, synced = os.urandom(_STEP), 0, 0
+    block, written, step = os.urandom(_STEP), 0, _FIRST
     started = time.monotonic()
     found["written"] = 0
     while written < size and time.monotonic() - started < seconds:
-        written += os.pwrite(descriptor, block[: size - written], written)
-        found["written"] = written
-        if written - synced >= _SYNC:
-            os.fdatasync(descriptor)
-            synced = written
+        end = min(written + step, size)
+        while written < end:
+            written += os.pwrite(descriptor, block[: end - written], written)
+            found["written"] = written
+        os.fdatasync(descriptor)
+        step = min(2 * step, _SYNC)
     os.fsync(descriptor)
     found["write_rate"] = _rate(written, started)
 

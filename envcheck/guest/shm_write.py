@@ -31,7 +31,7 @@ def look(
     tried = min(wanted, room // 2 if room is not None else _STEP)
     written, refused = 0, None
     if folder.exists:
-        ended = trial.run(lambda: write(path, tried, seconds=seconds), deadline=seconds + 5)
+        ended = trial.run(lambda: write(path, tried, seconds=seconds), deadline=seconds + 1)
         told = ended.value if isinstance(ended.value, dict) else {}
         written = told.get("written", 0)
         refused = told.get("refused") if told else ended.outcome.signal or ended.outcome.status

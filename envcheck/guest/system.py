@@ -18,6 +18,7 @@ def look(sys: str = "/sys", proc: str = "/proc") -> System:
     status = named(f"{proc}/self/status")
     filtered = status.get("Seccomp", "")
     words = (text(f"{proc}/cmdline") or "").split()
+    nodes = _nodes(sys)
     return System(
         kernel=os.uname().release,
         container=_container(),
@@ -26,8 +27,9 @@ def look(sys: str = "/sys", proc: str = "/proc") -> System:
         seccomp=int(filtered) if filtered.isdecimal() else None,
         huge_pages=_chosen(text(f"{sys}/kernel/mm/transparent_hugepage/enabled")),
         huge_reserved=_reserved(named(f"{proc}/meminfo").get("HugePages_Total", "")),
-        numa_nodes=_nodes(sys),
-        cards=tuple(_cards(sys)),
+        numa_nodes=tuple(nodes),
+        own_nodes=tuple(n for n, cpus in nodes.items() if cpus & os.sched_getaffinity(0)),
+        cards=tuple(_cards(sys, proc)),
         iommu=tuple(word for word in words if _IOMMU_WORD.search(word)),
         iommus=_count(f"{sys}/class/iommu"),
     )
@@ -60,22 +62,31 @@ def _reserved(said: str) -> int | None:
     return int(said) if said.isdecimal() else None
 
 
-def _nodes(sys: str) -> tuple[int, ...]:
-    folders = glob.glob(f"{sys}/devices/system/node/node[0-9]*")
-    return tuple(sorted(int(os.path.basename(each)[4:]) for each in folders))
+def _nodes(sys: str) -> dict[int, set[int]]:
+    """Return the processors of each NUMA node: `0-3,8` is what the kernel writes."""
+    found: dict[int, set[int]] = {}
+    for folder in glob.glob(f"{sys}/devices/system/node/node[0-9]*"):
+        cpus: set[int] = set()
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", text(f"{folder}/cpulist") or ""):
+            cpus |= set(range(int(first), int(last or first) + 1))
+        found[int(os.path.basename(folder)[4:])] = cpus
+    return dict(sorted(found.items()))
 
 
-def _cards(sys: str) -> list[PciCard]:
+def _cards(sys: str, proc: str) -> list[PciCard]:
     found = []
     for folder in sorted(glob.glob(f"{sys}/bus/pci/devices/*")):
         if text(f"{folder}/vendor") != _NVIDIA:
             continue
         if not (text(f"{folder}/class") or "").startswith(_DISPLAY):
             continue  # the card's own sound device, or a switch
-        node = number(f"{folder}/numa_node")
+        address, node = os.path.basename(folder), number(f"{folder}/numa_node")
+        # A container is shown the bus of the whole host, and of the driver's list its own cards.
+        told = named(f"{proc}/driver/nvidia/gpus/{address}/information").get("Device Minor", "")
         found.append(
             PciCard(
-                address=os.path.basename(folder),
+                address=address,
+                minor=int(told) if told.isdecimal() else None,
                 node=node if node is not None and node >= 0 else None,
                 iommu=text(f"{folder}/iommu_group/type"),
             )

@@ -16,8 +16,10 @@ from envcheck.core.host import (
     Disk,
     Host,
     HostMemory,
+    PciCard,
     Processors,
     SharedWrite,
+    System,
 )
 from envcheck.core.machine import Asked, Machine
 from envcheck.core.model import Finding, Inventory
@@ -190,6 +192,27 @@ def test_processors(processors: Processors, workers: int | None, told: dict[str,
     about = machine(Host(processors=processors), Asked(workers=workers))
     findings = found("processors-are-what-they-seem", about)
     assert {f.subject: f.status.value for f in findings} == told
+
+
+@pytest.mark.parametrize(
+    ("card", "warned"),
+    [
+        (PciCard(address="0000:41:00.0", node=1, minor=0), True),
+        (PciCard(address="0000:41:00.0", node=0, minor=0), False),
+        (PciCard(address="0000:41:00.0", node=None, minor=0), False),
+        # A container sees the bus of the whole host: this card is another one's.
+        (PciCard(address="0000:41:00.0", node=1, minor=7), False),
+        (PciCard(address="0000:41:00.0", node=1), False),
+    ],
+)
+def test_a_card_at_another_numa_node_than_all_processors(card: PciCard, warned: bool) -> None:
+    place = System(kernel="6.1", user=0, numa_nodes=(0, 1), own_nodes=(0,), cards=(card,))
+    host = Host(processors=Processors(seen=8, allowed=4), system=place)
+    about = machine(host, cards=Cards(driver=None, nodes=NODES))
+    finding = only("processors-are-what-they-seem", about)
+    assert (finding.subject, finding.status.value) == (
+        ("NUMA", "warn") if warned else ("processors", "pass")
+    )
 
 
 def test_the_remedy_for_a_quota_is_what_may_be_used() -> None:

@@ -127,6 +127,12 @@ def test_half_a_processor_is_seen_as_what_it_is(place: Place) -> None:
     assert "OMP_NUM_THREADS=1" in quota.remedy
 
 
+def test_one_processor_of_several_is_what_may_be_used(place: Place) -> None:
+    processors = host_of(place.look(Asked(), cpuset_cpus="0")).processors
+    assert processors is not None
+    assert (processors.allowed, processors.quota, processors.seen) == (1, None, os.cpu_count())
+
+
 def test_a_disk_of_20_mib_has_no_room_for_more(place: Place) -> None:
     machine = place.look(Asked(folder="/data", disk=10**9), tmpfs={"/data": "size=20m"})
     disk = host_of(machine).disk

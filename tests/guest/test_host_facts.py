@@ -199,8 +199,15 @@ def test_where_cards_hang_is_read_from_the_bus(tmp_path: Path) -> None:
     device("0000:01:00.0", "0x10de", "0x030000", "-1")
     device("0000:01:00.1", "0x10de", "0x040300", "0")  # its sound
     device("0000:02:00.0", "0x8086", "0x030000", "0")
-    for node in (0, 1, 10):
-        (tmp_path / "sys" / "devices" / "system" / "node" / f"node{node}").mkdir(parents=True)
+    mine = min(os.sched_getaffinity(0))
+    for node, cpus in ((0, "9000-9003,9008"), (1, f"{mine}"), (10, f"{mine}-{mine},9001"), (2, "")):
+        folder = tmp_path / "sys" / "devices" / "system" / "node" / f"node{node}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(cpus + "\n")
+    driver = tmp_path / "proc" / "driver" / "nvidia" / "gpus" / "0000:41:00.0"
+    driver.mkdir(parents=True)
+    told = "Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-1\nBus Location: \t 0000:41:00.0\nDevice Minor: \t 3\n"
+    (driver / "information").write_text(told)
     pages = tmp_path / "sys" / "kernel" / "mm" / "transparent_hugepage"
     pages.mkdir(parents=True)
     (pages / "enabled").write_text("always [madvise] never\n")
@@ -210,27 +217,34 @@ def test_where_cards_hang_is_read_from_the_bus(tmp_path: Path) -> None:
     (own / "status").write_text("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n")
     (own / "uid_map").write_text("         0     100000      65536\n")
     found = system.look(str(tmp_path / "sys"), str(tmp_path / "proc"))
-    assert [(c.address, c.node, c.iommu) for c in found.cards] == [
-        ("0000:01:00.0", None, None),
-        ("0000:41:00.0", 1, "DMA-FQ"),
+    assert [(c.address, c.node, c.minor, c.iommu) for c in found.cards] == [
+        ("0000:01:00.0", None, None, None),
+        ("0000:41:00.0", 1, 3, "DMA-FQ"),
     ]
-    assert found.numa_nodes == (0, 1, 10)
+    assert (found.numa_nodes, found.own_nodes) == ((0, 1, 2, 10), (1, 10))
     assert found.iommu == ("intel_iommu=on", "iommu=pt")
     assert (found.huge_pages, found.seccomp, found.user_namespace) == ("madvise", 2, True)
     assert (found.huge_reserved, found.iommus) == (None, None)
 
 
-def test_the_clock_is_held_against_own_files(tmp_path: Path) -> None:
-    now = time.time()
-    for name, age in (("a.py", 500.0), ("b.py", -3600.0), ("c.pyc", -9999.0)):
-        (tmp_path / name).write_text("")
-        os.utime(tmp_path / name, (now - age, now - age))
+def test_a_clock_that_was_set_back_since_files_were_written(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    # As a packer in another time zone may leave it: that says nothing of this clock.
+    os.utime(tmp_path / "a.py", (time.time() + 9 * 3600,) * 2)
     found = clock.look(str(tmp_path))
     assert found.own is not None
-    assert 3590 <= found.own <= 3600  # the compiled one is of the run, and does not count
+    assert -60 < found.own <= 0.1
     assert found.boot is not None
     assert abs(found.boot) < 5
+    earlier = clock.look(str(tmp_path), lambda: time.time() - 3600)
+    assert earlier.own is not None
+    assert 3500 < earlier.own <= 3600.1
     assert clock.look(str(tmp_path / "gone")).own is None
+
+
+def test_compiled_modules_are_of_the_run_and_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "c.pyc").write_text("")
+    assert clock.look(str(tmp_path)).own is None
 
 
 def test_limits_are_those_of_the_process() -> None:
