@@ -21,6 +21,7 @@ def look(library: str = driver.LIBRARY) -> Cards:
         said=words.reason(ended.outcome),
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
         nodes=nodes.nodes(),
+        forbidden=nodes.forbidden(),
         module=nvidia_module.version(),
         in_container=any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))),
     )

@@ -14,8 +14,12 @@ def nodes(dev: str = "/dev") -> tuple[str, ...]:
     is one that its permissions forbid: `access` is told so by the kernel like `open`, and wakes no
     card. That is how running containers lose cards (NVIDIA/nvidia-container-toolkit#48).
     """
-    found = [*glob.glob(f"{dev}/nvidia*"), *glob.glob(f"{dev}/nvidia-caps*/*")]
-    return tuple(sorted(n for n in found if _number(n) is not None and os.access(n, os.R_OK)))
+    return tuple(node for node in _all(dev) if os.access(node, os.R_OK))
+
+
+def forbidden(dev: str = "/dev") -> tuple[str, ...]:
+    """Return those that are there and that this process may not open."""
+    return tuple(node for node in _all(dev) if not os.access(node, os.R_OK))
 
 
 def unlinked(dev: str = "/dev") -> tuple[str, ...] | None:
@@ -23,6 +27,11 @@ def unlinked(dev: str = "/dev") -> tuple[str, ...] | None:
     if not os.path.isdir(f"{dev}/char"):
         return None
     return tuple(n for n in nodes(dev) if not os.path.exists(f"{dev}/char/{_number(n)}"))
+
+
+def _all(dev: str) -> list[str]:
+    found = [*glob.glob(f"{dev}/nvidia*"), *glob.glob(f"{dev}/nvidia-caps*/*")]
+    return sorted(node for node in found if _number(node) is not None)
 
 
 def _number(node: str) -> str | None:

@@ -277,6 +277,7 @@ def test_nodes_are_those_that_may_be_opened(tmp_path: Path) -> None:
     caps = made(tmp_path, "nvidia-caps/nvidia-cap1", 5, linked=True)
     (tmp_path / "nvidia-none").write_text("a file is no node")
     assert nodes.nodes(str(tmp_path)) == (caps, first)
+    assert nodes.forbidden(str(tmp_path)) == ()
     assert nodes.unlinked(str(tmp_path)) == ()
     last = made(tmp_path, "nvidiactl", 7, linked=False)
     assert nodes.nodes(str(tmp_path)) == (caps, first, last)
