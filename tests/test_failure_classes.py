@@ -56,8 +56,15 @@ CLASSES = [
     "M",
 ]
 
-# Found by damaging environments, and in none of the reports.
-OF_NO_REPORT = ("interpreter-starts",)
+# Found by damaging environments and hosts, and in none of the reports.
+OF_NO_REPORT = (
+    "interpreter-starts",
+    "disk-takes-the-data",
+    "memory-is-what-it-seems",
+    "processors-are-what-they-seem",
+    "limits-leave-room",
+    "clock-is-right",
+)
 
 
 def test_every_class_has_one_row_of_seven_cells() -> None:

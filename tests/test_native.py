@@ -71,6 +71,14 @@ def failing(code: int, name: str = "") -> Cards:
          "/dev/nvidia-uvm is not", "nvidia-modprobe -u -c=0"),
         (replace(failing(100), nodes=NODES[1:], in_container=True), Domain.HOST,
          "/dev/nvidia-uvm is not", "--device /dev/nvidia-uvm"),
+        # R23e (NVIDIA/nvidia-container-toolkit#48): the nodes are there, and were taken away.
+        (replace(failing(100), nodes=(), forbidden=NODES, in_container=True), Domain.HOST,
+         "/dev/nvidia-uvm is here, and this process may not open it", "start the container anew"),
+        (replace(failing(304), nodes=(), forbidden=NODES[1:]), Domain.HOST,
+         "/dev/nvidia0 is here, and this process may not open it", "group"),
+        # Which are for root alone, and CUDA does without.
+        (replace(failing(100), forbidden=("/dev/nvidia-caps/nvidia-cap1",)), Domain.HOST,
+         "finds no card that it can use", "dmesg"),
         (replace(failing(803), nodes=NODES[1:]), Domain.HOST, "different versions", "`compat`"),
         (failing(34, "CUDA_ERROR_STUB_LIBRARY"), Domain.JOB, "is a stub", "LD_LIBRARY_PATH"),
         (failing(46, "CUDA_ERROR_DEVICE_UNAVAILABLE"), Domain.HOST, "is taken", "nvidia-smi"),

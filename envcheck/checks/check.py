@@ -53,10 +53,16 @@ class Question:
         return self.inventory.machine
 
     def why_not_looked(self, part: str) -> str:
-        """Why there is no such part of the machine to look at; `part` is a field's name."""
+        """Why there is no such part of the machine to look at; `part` is a field's name.
+
+        That of a part of the host is `host.disk`.
+        """
         if self.machine is None:
             return "the machine was not looked at: `envcheck preflight` does that"
-        return self.machine.left.get(part, "that was not looked at")
+        name, _, inner = part.partition(".")
+        if inner and self.machine.host is not None:
+            return self.machine.host.unread.get(inner, "that could not be read")
+        return self.machine.left.get(name, "that was not looked at")
 
     @property
     def why_not_executed(self) -> str:

@@ -18,7 +18,9 @@ class Cards:
     visible: str | None = None
     """CUDA_VISIBLE_DEVICES; None where it is not set."""
     nodes: tuple[str, ...] = ()
-    """`/dev/nvidia0` and the like."""
+    """`/dev/nvidia0` and the like: those that this process may open."""
+    forbidden: tuple[str, ...] = ()
+    """Those that are here and that it may not open."""
     module: str | None = None
     """Version of the kernel module: `580.65.06`; None where there is none."""
     in_container: bool = False

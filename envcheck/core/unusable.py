@@ -52,6 +52,8 @@ _NO_DEVICE = (0, 100, 101)
 _UNKNOWN = (304, 999)
 """What it returns where the operating system refused it something."""
 _UVM = "/dev/nvidia-uvm"
+_OPENED = re.compile(r"/dev/nvidia([0-9]+|ctl|-uvm)")
+"""What CUDA opens."""
 
 
 def unusable(cards: Cards) -> Cause | None:
@@ -70,6 +72,9 @@ def unusable(cards: Cards) -> Cause | None:
         message = f"CUDA_VISIBLE_DEVICES={shown} names no card of this machine, so none is seen"
         remedy = "unset CUDA_VISIBLE_DEVICES (nvidia-smi -L lists what may stand there)"
         return Cause(message, remedy, Domain.JOB)
+    forbidden = next(filter(_OPENED.fullmatch, cards.forbidden), None)
+    if told.init in (*_NO_DEVICE, *_UNKNOWN) and forbidden is not None:
+        return _may_not_open(cards, forbidden)
     if told.init in (*_NO_DEVICE, *_UNKNOWN) and _lacks_uvm(cards):
         message = "the card's node is here, but /dev/nvidia-uvm is not, which CUDA opens"
         remedy = "nvidia-modprobe -u -c=0 on the host"
@@ -79,6 +84,15 @@ def unusable(cards: Cards) -> Cause | None:
     if told.init in _NO_DEVICE:
         return _no_device(cards)
     return _of_code(told)
+
+
+def _may_not_open(cards: Cards, node: str) -> Cause:
+    message = f"{node} is here, and this process may not open it"
+    if not cards.in_container:
+        return Cause(message, "ls -l /dev/nvidia*: add the user to the group it names", Domain.HOST)
+    # A reload of systemd rewrites the rules (NVIDIA/nvidia-container-toolkit#48).
+    message += ": the container's rules for devices were rewritten, or never named it"
+    return Cause(message, "start the container anew, with --gpus all", Domain.HOST)
 
 
 def _lacks_uvm(cards: Cards) -> bool:

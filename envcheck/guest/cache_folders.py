@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from envcheck.core.names import visible
 from envcheck.core.tools import Folder, SharedMemory
+from envcheck.guest import filesystems
 
 _PLENTY = 1 << 30
 # What a file system says that knows no files without a name (NFS, FUSE, overlayfs before 6.1).
@@ -96,9 +97,7 @@ def _user() -> str:
 def _folder(role: str, origin: str, path: str) -> Folder:
     absolute = os.path.abspath(path)
     exists = os.path.lexists(absolute)
-    nearest = absolute
-    while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
-        nearest = os.path.dirname(nearest)
+    nearest = filesystems.nearest(absolute)
     kind = "folder" if os.path.isdir(nearest) else "other" if os.path.exists(nearest) else "absent"
     flags, free, refused = 0, None, _refused(nearest) if kind == "folder" else None
     try:
@@ -117,7 +116,7 @@ def _folder(role: str, origin: str, path: str) -> Folder:
         kind=kind,
         writable=kind == "folder" and refused is None and os.access(nearest, os.W_OK | os.X_OK),
         refused=refused,
-        filesystem=_filesystem(nearest),
+        filesystem=filesystems.kind(nearest),
         read_only=bool(flags & os.ST_RDONLY),
         noexec=bool(flags & os.ST_NOEXEC),
         free=free if free is not None and free < _PLENTY else None,
@@ -129,22 +128,5 @@ def _refused(folder: str) -> str | None:
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        number = error.errno or 0
-        return None if number in _NOT_TOLD else errno.errorcode.get(number, str(number))
-    return None
-
-
-def _filesystem(path: str) -> str | None:
-    """Return the type of the file system that a path is on, by the device of its mount."""
-    try:
-        device = os.stat(path).st_dev
-        with open("/proc/self/mountinfo", "rb") as handle:
-            lines = handle.read().splitlines()
-    except OSError:
-        return None
-    number = f"{os.major(device)}:{os.minor(device)}".encode()
-    for line in lines:
-        mount, _, rest = line.partition(b" - ")
-        if mount.split()[2:3] == [number] and rest:
-            return visible(os.fsdecode(rest.split()[0]))
+        return None if error.errno in _NOT_TOLD else filesystems.refusal(error)
     return None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 import os
 
 from envcheck.core import codec
 from envcheck.core.cards import Cards
 from envcheck.core.driver_facts import DriverFacts
-from envcheck.guest import driver, nvidia_module, trial, words
+from envcheck.guest import driver, nodes, nvidia_module, trial, words
 
 _SECONDS = 60
 
@@ -21,7 +20,8 @@ def look(library: str = driver.LIBRARY) -> Cards:
         driver=codec.from_json(DriverFacts, told, "driver") if told is not None else None,
         said=words.reason(ended.outcome),
         visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        nodes=tuple(sorted(glob.glob("/dev/nvidia*"))),
+        nodes=nodes.nodes(),
+        forbidden=nodes.forbidden(),
         module=nvidia_module.version(),
         in_container=any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))),
     )

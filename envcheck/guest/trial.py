@@ -34,6 +34,7 @@ from envcheck.guest.forked import LIBC, SET_SUBREAPER, Work
 _PATIENCE = 5.0
 """Seconds that a killed child may take to go (one that waits for a GPU driver does not go)."""
 _MAX_ANSWER = 1 << 26
+_CLOSE_ON_EXEC = 1  # of memfd_create(2)
 _LAST = 19
 """The nicest that a process can be."""
 
@@ -134,11 +135,19 @@ def program(arguments: Sequence[str], environment: dict[str, str] | None = None)
     return become
 
 
+def _nameless() -> IO[bytes]:
+    """Return a file for an answer: in memory, for disks may be full and folders read-only."""
+    # Asked of libc, which is often newer than the one that Python was built with.
+    make = getattr(LIBC, "memfd_create", None)
+    descriptor = -1 if make is None else make(b"answer", _CLOSE_ON_EXEC)
+    return tempfile.TemporaryFile() if descriptor < 0 else open(descriptor, "w+b")
+
+
 class _Child:
     """One running child, seen from its parent."""
 
     def __init__(self, work: Work, deadline: float, memory: int | None) -> None:
-        self.answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `finish`
+        self.answer = _nameless()
         (out, child_out), (err, child_err) = os.pipe(), os.pipe()
         self.streams = {"stdout": pipes.Stream(out), "stderr": pipes.Stream(err)}
         for standard in (sys.stdout, sys.stderr):

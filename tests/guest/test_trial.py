@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -326,3 +327,10 @@ def test_what_goes_on_aside_ends_when_there_is_no_time_left():
     started = time.monotonic()
     assert aside.wait(0.2).outcome.status == "timed-out"
     assert time.monotonic() - started < 10
+
+
+def test_an_answer_needs_no_folder_that_takes_a_file(monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc/no-such-folder")
+    with pytest.raises(OSError, match="No such file"), tempfile.TemporaryFile():
+        pass
+    assert trial.run(lambda: {"a": 1}, deadline=20).value == {"a": 1}
