@@ -73,7 +73,9 @@ class Rated:
     outcome: Outcome
     """Of the process that multiplied."""
     message: str = ""
-    """Why it failed, and at what; empty when it did not."""
+    """Why it failed; empty when it did not."""
+    reached: str = ""
+    """What it was at when it failed: `fp8`, `burn bf16`; empty when it came to its end."""
     seconds: float = 0.0
     rates: tuple[Rate, ...] = ()
     burns: tuple[Burn, ...] = ()

@@ -65,17 +65,22 @@ def burn(dtype: str, size: int, device: str, until: float, product: Product = mu
     )
 
 
+def rows(size: int) -> list[int]:
+    """Return one row of each band, each at another place within it."""
+    band = min(_BAND, size)
+    return [start + start // band * _STRIDE % band for start in range(0, size - band + 1, band)]
+
+
 def _compared(a: Tensor, b: Tensor, result: Tensor, dtype: str) -> dict[str, Any]:
     """Compare one row of each band with float64."""
-    size, band = len(a), min(_BAND, len(a))
-    rows = [start + start // band * _STRIDE % band for start in range(0, size - band + 1, band)]
+    size, taken = len(a), rows(len(a))
     whole = b.double()
-    value = a[rows].double() @ whole
-    magnitude = a[rows].double().abs() @ whole.abs_()
+    value = a[taken].double() @ whole
+    magnitude = a[taken].double().abs() @ whole.abs_()
     # As many roundings as a product's chain has at most: its terms, the sum's end, the store.
     expected = {"value": value.cpu(), "magnitude": magnitude.cpu(), "terms": size + 2}
-    found = comparing.compare(result[rows], expected, MATRIX_UNITS[dtype].tolerance, exactly=False)
-    return {"rows": len(rows), "finite": found["finite"], "worst": found["worst"]}
+    found = comparing.compare(result[taken], expected, MATRIX_UNITS[dtype].tolerance, exactly=False)
+    return {"rows": len(taken), "finite": found["finite"], "worst": found["worst"]}
 
 
 def _mismatch(repetition: int, first: Tensor, out: Tensor, integers: Any) -> Mismatch:

@@ -53,7 +53,7 @@ def exchange(device: str, cards: int, folder: str, deadline: float = DEADLINE) -
     if variables.items() >= WITHOUT_P2P.items():
         second = Mode(variables=WITHOUT_P2P, left="the environment sets it already")
     elif first.holds and first.transports and not any(map(_direct, first.transports)):
-        second = Mode(variables=WITHOUT_P2P, left="without it nothing was copied directly either")
+        second = Mode(variables=WITHOUT_P2P, left="nothing was copied directly before")
     else:
         second = _mode(device, cards, WITHOUT_P2P, folder, deadline)
     return about(modes=(first, second))
@@ -91,7 +91,7 @@ def _mode(
             _rank(number, each, place, lines)
             for number, (each, lines) in enumerate(zip(ended, said, strict=True))
         ),
-        transports=tuple(sorted({way for lines in said for way in _ways(lines)})),
+        transports=tuple(sorted({way for lines in said for way in ways(lines)})),
         bytes=size,
         milliseconds=round(slowest * 1000, 4) if slowest else None,
         bus=_bus(size, slowest, cards) if size and slowest else None,
@@ -133,7 +133,8 @@ def _said(place: str, rank: int) -> tuple[str, ...]:
         return ()
 
 
-def _ways(lines: Iterable[str]) -> Iterable[str]:
+def ways(lines: Iterable[str]) -> Iterable[str]:
+    """Return by which way each connection goes that NCCL tells of."""
     for line in lines:
         if match := _WAY.search(line) or _MULTICAST.search(line):
             yield match[1]

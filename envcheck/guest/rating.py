@@ -55,10 +55,10 @@ def rate(
     ended = trial.run(work, deadline=seconds + _PATIENCE)
     lines = journal.lines()
     reached = next((value for kind, value in reversed(lines) if kind == "at"), "the start")
-    said = words.reason(ended.outcome)
     return Rated(
         outcome=ended.outcome,
-        message=f"{reached}: {said}" if said else "",
+        message=words.reason(ended.outcome),
+        reached="" if ended.outcome.ok else reached,
         seconds=round(time.monotonic() - started, 3),
         rates=tuple(codec.from_json(Rate, v, "rate") for k, v in lines if k == "rate"),
         burns=tuple(codec.from_json(Burn, v, "burn") for k, v in lines if k == "burn"),
