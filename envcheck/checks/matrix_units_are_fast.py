@@ -30,11 +30,9 @@ def _run(question: Question) -> Iterator[Finding]:
     if rated is None:
         yield CHECK.skip("rates", multiplied.why_not(question))
         return
-    for rate in rated.rates:
-        yield _judge(rate, question)
-    yield from multiplied.troubles(CHECK, rated, burn=False)
-    if not rated.rates and not rated.failed and not rated.reached:
-        yield CHECK.skip("rates", "nothing was multiplied")
+    told = [_judge(rate, question) for rate in rated.rates]
+    told += multiplied.troubles(CHECK, rated, burn=False)
+    yield from told or [CHECK.skip("rates", "nothing was multiplied")]
 
 
 def _judge(rate: Rate, question: Question) -> Finding:

@@ -17,10 +17,8 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     told = [_judge(burn) for burn in rated.burns]
     told += multiplied.troubles(CHECK, rated, burn=True)
-    if not told:
-        at = f": {rated.reached} ended its process" if rated.reached else ""
-        told = [CHECK.skip("burn", f"nothing was repeated{at}")]
-    yield from told
+    at = f": {rated.reached} ended its process" if rated.reached else ""
+    yield from told or [CHECK.skip("burn", f"nothing was repeated{at}")]
 
 
 def _judge(burn: Burn) -> Finding:

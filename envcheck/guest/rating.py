@@ -95,7 +95,7 @@ def _noted(journal: Journal, name: str, kind: str, work: Callable[[], object]) -
     journal.write("at", name)
     try:
         journal.write(kind, work())
-    except RuntimeError as error:  # CUDA's errors and those of its memory are of this kind
+    except (RuntimeError, TypeError, ValueError) as error:  # CUDA's are of the first kind
         said = str(error).strip() or type(error).__name__
         journal.write("failed", {name: said.splitlines()[0][:300]})
 
