@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the products are torch's")
 
 import planted  # noqa: E402
+import planted_products as products  # noqa: E402
 
 from envcheck.core import codec  # noqa: E402
 from envcheck.core.executed import Executed  # noqa: E402
@@ -20,32 +20,6 @@ from envcheck.guest import burning, rating, workload  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SIZE = 128  # rows 0 and 64 + 37 of it are compared with float64
-
-
-class Planted:
-    """A product that is right but for what `spoil` does from some call on, counted from 1."""
-
-    def __init__(self, spoil, *, at: int, until: int = 10**9) -> None:
-        self.spoil, self.calls = spoil, range(at, until)
-        self.count = 0
-
-    def __call__(self, a, b, out) -> None:
-        burning.multiply(a, b, out)
-        self.count += 1
-        if self.count in self.calls:
-            self.spoil(out)
-
-
-def flips_a_bit(out) -> None:
-    out.view(torch.int16)[3, 5] ^= 0x8
-
-
-def shifts_a_tile(out) -> None:
-    out[64:, 32:64] += 4.0
-
-
-def forgets(out) -> None:
-    out.fill_(float("nan"))
 
 
 def soon() -> float:
@@ -62,7 +36,7 @@ def test_a_good_product_gives_the_same_bits_and_the_right_ones():
 
 
 def test_one_bit_that_flips_once_is_found_and_named():
-    product = Planted(flips_a_bit, at=18, until=19)
+    product = products.Planted(products.flips_a_bit, at=18, until=19)
     done = burning.burn("bf16", SIZE, "cpu", time.monotonic() + 1, product)
     assert done.repetitions > 17  # the first call is what all others are compared with
     assert done.mismatches == 1
@@ -76,14 +50,14 @@ def test_one_bit_that_flips_once_is_found_and_named():
 
 
 def test_every_repetition_that_differs_is_counted():
-    done = burning.burn("fp32", SIZE, "cpu", soon(), Planted(shifts_a_tile, at=3))
+    done = burning.burn("fp32", SIZE, "cpu", soon(), products.Planted(products.shifts_a_tile, at=3))
     assert done.mismatches == done.repetitions - 1
     assert (done.first.repetition, done.first.elements) == (2, 64 * 32)
     assert done.first.positions[:2] == ("64,32", "64,33")
 
 
 def test_a_card_that_is_always_wrong_in_the_same_way_is_found():
-    done = burning.burn("bf16", SIZE, "cpu", soon(), Planted(shifts_a_tile, at=1))
+    done = burning.burn("bf16", SIZE, "cpu", soon(), products.Planted(products.shifts_a_tile, at=1))
     assert done.mismatches == 0
     # 4 is far above what rounds: numbers of size 11 to bf16 by at most 1/32.
     assert done.worst > 1
@@ -92,7 +66,7 @@ def test_a_card_that_is_always_wrong_in_the_same_way_is_found():
 def test_a_product_that_writes_nothing_is_no_result():
     done = burning.burn("bf16", SIZE, "cpu", soon(), lambda a, b, out: None)
     assert (done.mismatches, done.finite, done.worst) == (0, False, None)
-    later = burning.burn("bf16", SIZE, "cpu", soon(), Planted(forgets, at=4))
+    later = burning.burn("bf16", SIZE, "cpu", soon(), products.Planted(products.forgets, at=4))
     assert later.first.repetition == 3
     assert set(later.first.found) == {"nan"}
 
@@ -133,6 +107,18 @@ def test_what_takes_its_time_is_measured(tmp_path, monkeypatch):
     assert all(10 <= rate.milliseconds < 30 for rate in done.rates)
 
 
+def test_operands_of_fp8_lie_as_they_are_multiplied():
+    call = rating._call("fp8", SIZE, "cpu")
+    left, right = call.args
+    try:
+        found = call().double()
+    except RuntimeError as error:
+        pytest.skip(f"this torch has no product of fp8 on the processor: {error}")
+    expected = left.double() @ right.double()
+    # One rounding to bf16 (2**-8 of the number), and sums of 128 terms in fp32.
+    assert ((found - expected).abs() <= expected.abs() / 256 + 1e-3).all()
+
+
 def test_a_card_without_units_for_a_type_is_not_asked_for_it(tmp_path):
     done = rating.rate("cpu", Sm(75), 1.0, str(tmp_path))
     assert [rate.dtype for rate in done.rates] == ["fp16"]
@@ -141,34 +127,24 @@ def test_a_card_without_units_for_a_type_is_not_asked_for_it(tmp_path):
     assert [burn.dtype for burn in done.burns] == ["fp16", "fp32"]
 
 
-def hangs(out) -> None:
-    time.sleep(60)
-
-
-def exits(out) -> None:
-    os._exit(7)
-
-
 @pytest.mark.parametrize(
     ("spoil", "status", "said"),
-    [(hangs, "timed-out", "not done after"), (exits, "exited", "ended with code 7")],
+    [
+        (products.hangs, "timed-out", "not done after"),
+        (products.exits, "exited", "ended with code 7"),
+    ],
 )
 def test_what_ends_in_the_burn_keeps_the_rates(spoil, status, said, tmp_path, monkeypatch):
     monkeypatch.setattr(rating, "_PATIENCE", 1.0)
-    done = rating.rate("cpu", None, 1.5, str(tmp_path), Planted(spoil, at=5))
+    done = rating.rate("cpu", None, 1.5, str(tmp_path), products.Planted(spoil, at=5))
     assert (done.outcome.status, done.reached) == (status, "burn bf16")
     assert done.message.startswith(said)
     assert len(done.rates) == 3
     assert done.burns == ()
 
 
-def fails(out) -> None:
-    message = "CUDA error: uncorrectable ECC error encountered\nCUDA kernel errors might be"
-    raise RuntimeError(message)
-
-
 def test_an_error_is_told_by_its_first_line(tmp_path):
-    done = rating.rate("cpu", None, 1.0, str(tmp_path), Planted(fails, at=1))
+    done = rating.rate("cpu", None, 1.0, str(tmp_path), products.Planted(products.fails, at=1))
     said = "CUDA error: uncorrectable ECC error encountered"
     assert dict(done.failed) == {"burn bf16": said, "burn fp32": said}
     assert done.outcome.ok
