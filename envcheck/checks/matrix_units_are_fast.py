@@ -8,7 +8,7 @@ from envcheck.checks import multiplied
 from envcheck.checks.check import Check, Question
 from envcheck.core.limits import Limits
 from envcheck.core.model import Domain, Finding, Json, Status
-from envcheck.core.rated import Rate
+from envcheck.core.rated import Rate, label
 
 # What healthy cards gave of the rate that their maker states, at least. Above 75 W: 0.66, by an
 # H100 PCIe, 499.5 of 756 (mag-/gpu_benchmark, README); others there and in stas00/ml-engineering
@@ -36,8 +36,8 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _judge(rate: Rate, question: Question) -> Finding:
-    limits, why_unknown = _limits(question)
-    known = {}
+    limits, why_unknown = _limits(rate, question)
+    subject, known = label(rate.dtype, rate.card), {}
     if limits is not None:
         # With sums in fp32, as PyTorch has them, fp16 runs at the rate of bf16 on all of these.
         known = {"bf16": limits.bf16, "fp16": limits.bf16, "fp8": limits.fp8}
@@ -54,17 +54,17 @@ def _judge(rate: Rate, question: Question) -> Finding:
     measured = f"{rate.tflops:.4g} TFLOP/s" + (f" at {rate.clock} MHz" if rate.clock else "")
     if limits is None or limit is None:
         why = why_unknown or f"no limit of {rate.dtype} is known for this card"
-        return CHECK.finding(rate.dtype, Status.PASS, f"{measured}; {why}",
+        return CHECK.finding(subject, Status.PASS, f"{measured}; {why}",
                              domain=Domain.CARD, evidence=evidence)  # fmt: skip
     share = rate.tflops / limit
     evidence |= {"share": round(share, 4), "source": limits.source}
     healthy = _HEALTHY_OF_SMALL if (limits.power or _SMALL + 1) <= _SMALL else _HEALTHY
     message = f"{measured}, {share:.0%} of {limit:.4g}"
     if share >= _WARN * healthy:
-        return CHECK.finding(rate.dtype, Status.PASS, message, domain=Domain.CARD,
+        return CHECK.finding(subject, Status.PASS, message, domain=Domain.CARD,
                              evidence=evidence)  # fmt: skip
     return CHECK.finding(
-        rate.dtype,
+        subject,
         Status.FAIL if share < _FAIL * healthy else Status.WARN,
         f"{message}; healthy cards give {healthy:.0%} and more",
         remedy="nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE says what holds it back",
@@ -73,11 +73,13 @@ def _judge(rate: Rate, question: Question) -> Finding:
     )
 
 
-def _limits(question: Question) -> tuple[Limits | None, str]:
+def _limits(rate: Rate, question: Question) -> tuple[Limits | None, str]:
     """Return the limits of the card that multiplied, or why they are not known."""
     card = question.executed.card if question.executed is not None else None
     if card is None or question.target.limits is None:
         return None, ""
+    if rate.name not in ("", card.name):
+        return None, f"{rate.name} is another card than the first"
     if card.mig:
         return None, "the card's limits are not those of a slice of it"
     if question.target.card not in (None, card.name):

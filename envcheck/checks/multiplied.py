@@ -34,12 +34,10 @@ def why_not(question: Question) -> str:
 
 
 def troubles(check: Check, found: Rated, *, burn: bool) -> Iterator[Finding]:
-    """Judge what raised, ended its process or was left out, of the rates or of the burn."""
+    """Judge what raised, ended its process or was left out: of the rates or of the burn."""
     for name, said in found.failed.items():
         if name.startswith(BURN) is burn:
             yield _trouble(check, name, said)
-    if found.reached and found.reached.startswith(BURN) is burn:
-        yield _trouble(check, found.reached, found.message)
     for name, why in found.left.items():
         if name.startswith(BURN) is burn:
             yield check.skip(name, why)
@@ -52,7 +50,9 @@ def _trouble(check: Check, name: str, said: str) -> Finding:
         return check.finding(name, Status.WARN, f"not measured: {said}", remedy=remedy,
                              domain=Domain.HOST, evidence=evidence)  # fmt: skip
     card = _OF_CARD.search(said) is not None
-    if name == "fp8" and not card:  # PyTorch has no public function for it, only one that changes
+    if (
+        name.startswith("fp8") and not card
+    ):  # PyTorch has no public function for it, only one that changes
         return check.finding(name, Status.WARN, f"not measured: {said}", evidence=evidence)
     remedy = GIVE_BACK if card else "install another torch for this card: the product itself fails"
     return check.finding(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envcheck.checks import multiplied
 from envcheck.checks.check import Check, Question
 from envcheck.core.model import Domain, Finding, Json, Status
-from envcheck.core.rated import Burn
+from envcheck.core.rated import Burn, label
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -17,8 +17,8 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     told = [_judge(burn) for burn in rated.burns]
     told += multiplied.troubles(CHECK, rated, burn=True)
-    at = f": {rated.reached} ended its process" if rated.reached else ""
-    yield from told or [CHECK.skip("burn", f"nothing was repeated{at}")]
+    before = f": {', '.join(rated.failed)} failed before it" if rated.failed else ""
+    yield from told or [CHECK.skip("burn", f"nothing was repeated{before}")]
 
 
 def _judge(burn: Burn) -> Finding:
@@ -30,7 +30,7 @@ def _judge(burn: Burn) -> Finding:
         "rows": burn.rows,
         "worst": burn.worst,
     }
-    name = f"{multiplied.BURN}{burn.dtype}"
+    name = label(f"{multiplied.BURN}{burn.dtype}", burn.card)
     if burn.first is not None:
         first = burn.first
         evidence |= {

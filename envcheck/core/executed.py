@@ -183,6 +183,7 @@ class Executed:
     """None where nobody asked what several cards do with one another."""
     groups: tuple[Group, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by what they went into: `calls` are the operations themselves; `imports`,
+    """Seconds by what they went into: `calls` are the operations themselves; `rating` and
+    `exchanging` what measures cards, where that was asked for; `imports`,
     `processes`, `operands`, `watching` (kernels, memory), `references` and `comparing`
     (transfers and digests included) are what the check adds to them."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from envcheck.core.compiled import Outcome
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """One product of two square matrices of random numbers, again and again."""
 
+    card: int = 0
+    """Its number among those that a job sees; all of them are at work together."""
+    name: str = ""
+    """`NVIDIA H200`; empty for the processor."""
     dtype: str
     """`bf16`, `fp16`, `tf32` or `fp8` (e4m3)."""
     size: int
@@ -50,6 +52,7 @@ class Mismatch:
 class Burn:
     """One product of the same operands again and again, each compared with the first bit by bit."""
 
+    card: int = 0
     dtype: str
     """`fp32` is without TF32."""
     size: int
@@ -70,16 +73,17 @@ class Burn:
 class Rated:
     """Products of matrices by PyTorch: their rates, and what repeating one gave."""
 
-    outcome: Outcome
-    """Of the process that multiplied."""
-    message: str = ""
-    """Why it failed; empty when it did not."""
-    reached: str = ""
-    """What it was at when it failed: `fp8`, `burn bf16`; empty when it came to its end."""
+    cards: int = 1
+    """That were asked, each by a process of its own."""
     seconds: float = 0.0
     rates: tuple[Rate, ...] = ()
     burns: tuple[Burn, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
-    """What was not measured and why: `fp8`, `burn fp32`."""
+    """What was not measured and why: `fp8`, `burn fp32 on card 1`."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """What raised an error, and its first line."""
+    """What raised an error or ended its process, and the line that says why."""
+
+
+def label(name: str, card: int) -> str:
+    """Name a part on one card; the first goes without saying."""
+    return f"{name} on card {card}" if card else name

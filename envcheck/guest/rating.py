@@ -1,7 +1,8 @@
 """How fast a card multiplies matrices, measured on large products by PyTorch, and a burn after it.
 
-All of it runs in a child of the process that imported torch, and is written down piece by
-piece: a card that hangs or falls off in the middle keeps what it did before.
+All of it runs in children of the process that imported torch, one for each card and all at
+once, as a job would have them work. It is written down piece by piece: a card that hangs or
+falls off in the middle keeps what it did before.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from envcheck.core import codec
-from envcheck.core.rated import Burn, Rate, Rated
+from envcheck.core.rated import Burn, Rate, Rated, label
 from envcheck.core.sm import Sm
 from envcheck.guest import burning, trial, words
 from envcheck.guest.burning import Product
@@ -42,69 +44,96 @@ _PATIENCE = 30.0
 """Seconds for the start of the driver, and for a card that is slower than any."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What one process is to measure, and where it writes it down."""
+
+    device: str
+    """`cuda` or `cpu`."""
+    card: int
+    sm: Sm | None
+    seconds: float
+    journal: Journal
+    product: Product
+
+
 def rate(
     device: str,
     sm: Sm | None,
     seconds: float,
     folder: str,
     product: Product = burning.multiply,
+    cards: int = 1,
 ) -> Rated:
-    """Measure for so many seconds; `product` is what the burn repeats."""
-    started, journal = time.monotonic(), Journal(os.path.join(folder, "rated"))
-    work = partial(_rate_all, device, sm, seconds, journal, product)
-    ended = trial.run(work, deadline=seconds + _PATIENCE)
-    lines = journal.lines()
-    reached = next((value for kind, value in reversed(lines) if kind == "at"), "the start")
+    """Measure for so many seconds, on all cards at once; `product` is what the burn repeats."""
+    started = time.monotonic()
+    tasks = [
+        _Task(
+            device=device,
+            card=card,
+            sm=sm,
+            seconds=seconds,
+            journal=Journal(os.path.join(folder, f"rated{card}")),
+            product=product,
+        )
+        for card in range(cards)
+    ]
+    works = [partial(_rate_all, task) for task in tasks]
+    ended = trial.run_all(works, deadline=seconds + _PATIENCE, parallel=cards)
+    lines = [line for task in tasks for line in task.journal.lines()]
+    failed = {name: why for kind, v in lines if kind == "failed" for name, why in v.items()}
+    for task, each in zip(tasks, ended, strict=True):
+        if not each.outcome.ok:
+            at = (value for kind, value in reversed(task.journal.lines()) if kind == "at")
+            failed[next(at, label("start", task.card))] = words.reason(each.outcome)
     return Rated(
-        outcome=ended.outcome,
-        message=words.reason(ended.outcome),
-        reached="" if ended.outcome.ok else reached,
+        cards=cards,
         seconds=round(time.monotonic() - started, 3),
         rates=tuple(codec.from_json(Rate, v, "rate") for k, v in lines if k == "rate"),
         burns=tuple(codec.from_json(Burn, v, "burn") for k, v in lines if k == "burn"),
-        left={name: why for k, v in lines if k == "left" for name, why in v.items()},
-        failed={name: why for k, v in lines if k == "failed" for name, why in v.items()},
+        left={name: why for kind, v in lines if kind == "left" for name, why in v.items()},
+        failed=failed,
     )
 
 
-def _rate_all(
-    device: str, sm: Sm | None, seconds: float, journal: Journal, product: Product
-) -> None:
+def _rate_all(task: _Task) -> None:
     """Measure each type, then burn for what is left."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + task.seconds
+    if task.device == "cuda":
+        torch().cuda.set_device(task.card)
     settings.described()
-    size = _size(device)
+    size = _size(task.device)
     for dtype in _LEAST:
-        if why := _why_not(dtype, device, sm):
-            journal.write("left", {dtype: why})
-            continue
-        measure = partial(_rate, dtype, size, device, seconds * _SHARE)
-        _noted(journal, dtype, "rate", measure)
+        if why := _why_not(dtype, task):
+            task.journal.write("left", {label(dtype, task.card): why})
+        else:
+            _noted(task, dtype, "rate", partial(_rate, dtype, size, task))
     now = time.monotonic()
     middle = until - max(until - now, 0) * _LAST
-    main = "fp16" if _why_not("bf16", device, sm) else "bf16"
+    main = "fp16" if _why_not("bf16", task) else "bf16"
     for dtype, end in ((main, middle), ("fp32", until)):
         # Without matrix units a product takes many times as long.
         smaller = min(size, _SIZES[1]) if dtype == "fp32" else size
-        work = partial(burning.burn, dtype, smaller, device, end, product)
-        _noted(journal, f"burn {dtype}", "burn", work)
+        burn = partial(burning.burn, dtype, smaller, task.device, end, task.product)
+        _noted(task, f"burn {dtype}", "burn", burn)
 
 
-def _noted(journal: Journal, name: str, kind: str, work: Callable[[], object]) -> None:
+def _noted(task: _Task, part: str, kind: str, work: Callable[[], Rate | Burn]) -> None:
     """Do one thing and write down what came of it; what raises is a fact of its own."""
-    journal.write("at", name)
+    name = label(part, task.card)
+    task.journal.write("at", name)
     try:
-        journal.write(kind, work())
+        task.journal.write(kind, replace(work(), card=task.card))
     except (RuntimeError, TypeError, ValueError) as error:  # CUDA's are of the first kind
         said = str(error).strip() or type(error).__name__
-        journal.write("failed", {name: said.splitlines()[0][:300]})
+        task.journal.write("failed", {name: said.splitlines()[0][:300]})
 
 
-def _why_not(dtype: str, device: str, sm: Sm | None) -> str:
-    if dtype == "fp8" and device == "cpu":
+def _why_not(dtype: str, task: _Task) -> str:
+    if dtype == "fp8" and task.device == "cpu":
         return "not measured on the processor"
-    if sm is not None and sm.number < _LEAST[dtype]:
-        return f"{sm} has no matrix units for it"
+    if task.sm is not None and task.sm.number < _LEAST[dtype]:
+        return f"{task.sm} has no matrix units for it"
     return "" if dtype != "fp8" or hasattr(torch(), "_scaled_mm") else "this torch has no product"
 
 
@@ -116,7 +145,8 @@ def _size(device: str) -> int:
     return next((size for size in _SIZES if _BYTES * size**2 < free), _SIZES[-1])
 
 
-def _rate(dtype: str, size: int, device: str, seconds: float) -> Rate:
+def _rate(dtype: str, size: int, task: _Task) -> Rate:
+    device, seconds = task.device, task.seconds * _SHARE
     settings.pin(settings.TF32 if dtype == "tf32" else settings.PINNED)
     call = _call(dtype, size, device)
     call()  # loads the kernel
@@ -131,6 +161,7 @@ def _rate(dtype: str, size: int, device: str, seconds: float) -> Rate:
     median = statistics.median(times[int(len(times) * _SETTLING) :])
     operations = 2 * size**3  # one multiplication and one addition for each of K terms
     return Rate(
+        name=torch().cuda.get_device_name() if device == "cuda" else "",
         dtype=dtype,
         size=size,
         tflops=round(operations / median / 1e12, 4),

@@ -165,7 +165,7 @@ def _measure(
     if request.rate > 0:
         seconds = max(min(request.rate, limits.left), 0)
         with spent.on("rating"):
-            rated = rating.rate(request.device, limits.sm, seconds, folder)
+            rated = rating.rate(request.device, limits.sm, seconds, folder, cards=visible)
         journal.write("facts", {"rated": codec.to_json(rated)})
     if request.exchange:
         with spent.on("exchanging"):

@@ -63,7 +63,7 @@ def rate(dtype: str, tflops: float, **facts: object) -> Rate:
 
 
 def rated(*rates: Rate, **facts: object) -> Rated:
-    return Rated(**{"outcome": OK, "rates": rates, "burns": (BURN,), **facts})
+    return Rated(**{"rates": rates, "burns": (BURN,), **facts})
 
 
 def asked(
@@ -197,31 +197,45 @@ def test_a_card_that_is_always_wrong_fails(facts, said):
     assert said in finding.message
 
 
-TIMED_OUT = {"outcome": Outcome(status="timed-out"), "message": "not done after 42 s"}
-
-
 def test_each_check_tells_of_its_own_part():
     found = rated(
         rate("bf16", 700),
         burns=(),
-        reached="burn bf16",
+        failed={"burn bf16 on card 1": "not done after 42 s"},
         left={"fp8": "sm_80 has no matrix units for it"},
-        **TIMED_OUT,
     )
     fast, fp8 = asked(FAST, found)
     assert (fast.status, fp8.status, fp8.subject) == (Status.PASS, Status.SKIP, "fp8")
     (equal,) = asked(EQUAL, found)
-    assert (equal.status, equal.domain, equal.subject) == (Status.FAIL, Domain.CARD, "burn bf16")
+    assert (equal.status, equal.domain) == (Status.FAIL, Domain.CARD)
+    assert equal.subject == "burn bf16 on card 1"
     assert "not done after 42 s" in equal.message
 
 
 def test_a_rate_that_ends_its_process_leaves_no_burn():
-    found = rated(burns=(), reached="bf16", **TIMED_OUT)
+    found = rated(burns=(), failed={"bf16": "not done after 42 s"})
     (fast,) = asked(FAST, found)
     assert (fast.status, fast.domain) == (Status.FAIL, Domain.CARD)
     (equal,) = asked(EQUAL, found)
     assert equal.status is Status.SKIP
-    assert "bf16 ended its process" in equal.message
+    assert equal.message == "nothing was repeated: bf16 failed before it"
+
+
+def test_each_of_several_cards_has_a_finding_and_its_own_limit():
+    found = rated(
+        rate("bf16", 700.0, name="NVIDIA H200"),
+        rate("bf16", 100.0, name="NVIDIA H200", card=1),
+        rate("bf16", 60.0, name="NVIDIA L4", card=2),
+        burns=(BURN, replace(BURN, card=1, worst=None, finite=False)),
+    )
+    first, second, third = asked(FAST, found)
+    assert (first.status, first.subject) == (Status.PASS, "bf16")
+    assert (second.status, second.subject) == (Status.FAIL, "bf16 on card 1")
+    assert third.status is Status.PASS
+    assert "NVIDIA L4 is another card than the first" in third.message
+    good, bad = asked(EQUAL, found)
+    assert (good.status, bad.status) == (Status.PASS, Status.FAIL)
+    assert bad.subject == "burn bf16 on card 1"
 
 
 @pytest.mark.parametrize(

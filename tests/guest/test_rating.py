@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_all_of_it_is_told_and_survives_the_documents(tmp_path):
     started = time.monotonic()
     done = rating.rate("cpu", None, 2.0, str(tmp_path))
     assert time.monotonic() - started < 4
-    assert (done.outcome.status, done.message, done.reached, done.failed) == ("ok", "", "", {})
+    assert (done.cards, done.failed) == (1, {})
     assert [rate.dtype for rate in done.rates] == ["bf16", "fp16", "tf32"]
     assert dict(done.left) == {"fp8": "not measured on the processor"}
     assert [(burn.dtype, burn.mismatches) for burn in done.burns] == [("bf16", 0), ("fp32", 0)]
@@ -128,33 +129,49 @@ def test_a_card_without_units_for_a_type_is_not_asked_for_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "status", "said"),
-    [
-        (products.hangs, "timed-out", "not done after"),
-        (products.exits, "exited", "ended with code 7"),
-    ],
+    ("spoil", "said"), [(products.hangs, "not done after"), (products.exits, "ended with code 7")]
 )
-def test_what_ends_in_the_burn_keeps_the_rates(spoil, status, said, tmp_path, monkeypatch):
+def test_what_ends_in_the_burn_keeps_the_rates(spoil, said, tmp_path, monkeypatch):
     monkeypatch.setattr(rating, "_PATIENCE", 1.0)
     done = rating.rate("cpu", None, 1.5, str(tmp_path), products.Planted(spoil, at=5))
-    assert (done.outcome.status, done.reached) == (status, "burn bf16")
-    assert done.message.startswith(said)
+    assert set(done.failed) == {"burn bf16"}
+    assert done.failed["burn bf16"].startswith(said)
     assert len(done.rates) == 3
     assert done.burns == ()
+
+
+def test_each_card_is_asked_and_a_sick_one_costs_the_others_nothing(tmp_path, monkeypatch):
+    measure = rating._rate_all
+
+    def second_is_sick(task):
+        sick = products.Planted(products.exits, at=3)
+        measure(replace(task, product=sick) if task.card == 1 else task)
+
+    monkeypatch.setattr(rating, "_rate_all", second_is_sick)
+    done = rating.rate("cpu", None, 1.5, str(tmp_path), cards=3)
+    assert done.cards == 3
+    assert {(rate.card, rate.dtype) for rate in done.rates} == {
+        (card, dtype) for card in range(3) for dtype in ("bf16", "fp16", "tf32")
+    }
+    assert {(burn.card, burn.dtype) for burn in done.burns} == {
+        (card, dtype) for card in (0, 2) for dtype in ("bf16", "fp32")
+    }
+    assert set(done.failed) == {"burn bf16 on card 1"}
+    assert set(done.left) == {"fp8", "fp8 on card 1", "fp8 on card 2"}
 
 
 def test_an_error_is_told_by_its_first_line(tmp_path):
     done = rating.rate("cpu", None, 1.0, str(tmp_path), products.Planted(products.fails, at=1))
     said = "CUDA error: uncorrectable ECC error encountered"
     assert dict(done.failed) == {"burn bf16": said, "burn fp32": said}
-    assert done.outcome.ok
 
 
 def test_a_workload_measures_before_its_operations_and_only_when_asked():
     asked = ExecuteRequest(device="cpu", budget=60, rate=1.5, exchange=True)
     done = workload.execute(asked, [planted.MM])
     assert done.outcome.ok
-    assert len(done.rated.rates) == 3
+    # Two processes stand for two cards.
+    assert [(r.card, r.dtype) for r in done.rated.rates][::3] == [(0, "bf16"), (1, "bf16")]
     assert all(mode.holds for mode in done.collective.modes)
     assert {"rating", "exchanging"} <= set(done.spent)
     assert 1.0 < done.spent["rating"] < 4
