@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from envcheck.core.cards import Cards
+from envcheck.core.collective import Collective
 from envcheck.core.compiled import Outcome
 from envcheck.core.rated import Rated
 
@@ -178,8 +179,11 @@ class Executed:
     runs: tuple[Run, ...] = ()
     rated: Rated | None = None
     """None where nobody asked how fast the card multiplies."""
+    collective: Collective | None = None
+    """None where nobody asked what several cards do with one another."""
     groups: tuple[Group, ...] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by what they went into: `calls` are the operations themselves; `imports`,
+    """Seconds by what they went into: `calls` are the operations themselves; `rating` and
+    `exchanging` what measures cards, where that was asked for; `imports`,
     `processes`, `operands`, `watching` (kernels, memory), `references` and `comparing`
     (transfers and digests included) are what the check adds to them."""

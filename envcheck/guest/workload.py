@@ -21,13 +21,15 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from envcheck.core import codec
+from envcheck.core.collective import Collective
 from envcheck.core.executed import Card, Executed, Smoked
+from envcheck.core.rated import Rated
 from envcheck.core.request import ExecuteRequest
 from envcheck.core.sm import Sm
-from envcheck.guest import card, kernel_ops, processes, trial, words
+from envcheck.guest import card, collective, kernel_ops, processes, rating, trial, words
 from envcheck.guest.ahead import Ahead
 from envcheck.guest.journal import Journal
 from envcheck.guest.measuring import Task
@@ -42,10 +44,13 @@ _FOR_EACH = 4
 _BESIDE = 4.2
 """Seconds of a budget that are for the rest of a check: starting, reading files, judging. On
 machines with an H200 it was 2.5 to 4.2 s."""
+_CPU_RANKS = 2
+"""Processes that exchange data where there is no card to count."""
 _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
 """What torch imports when it first computes a gradient."""
 
 
+T = TypeVar("T")
 Ready = Callable[[float], object]
 """Waits for so many seconds at most until CUDA C++ kernels are built."""
 
@@ -67,7 +72,7 @@ def execute(
         facts, runs, groups = journal.read()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    about = codec.from_json(Card, facts["card"], "card") if facts.get("card") else None
+    about = _value(Card, facts, "card")
     return Executed(
         outcome=replace(ended.outcome, stdout=(), stderr=()) if ended.outcome.ok else ended.outcome,
         message=facts.get("message") or words.reason(ended.outcome),
@@ -75,6 +80,8 @@ def execute(
         budget=float(request.budget),
         seconds=round(time.monotonic() - started, 3),
         card=about,
+        rated=_value(Rated, facts, "rated"),
+        collective=_value(Collective, facts, "collective"),
         torch=facts.get("torch"),
         cuda=facts.get("cuda"),
         settings=facts.get("settings", {}),
@@ -85,10 +92,15 @@ def execute(
     )
 
 
+def _value(kind: type[T], facts: Mapping[str, Any], name: str) -> T | None:
+    return codec.from_json(kind, facts[name], name) if facts.get(name) else None
+
+
 def patience(request: ExecuteRequest) -> float:
     """Return the seconds after which even the process that watches over all others is given up."""
     started = max(START_SECONDS, request.budget)  # of a driver that must compile first
-    return request.budget + started + _IMPORT_SECONDS + 2 * START_SECONDS
+    hanging = 2 * collective.DEADLINE if request.exchange else 0  # in both of its modes
+    return request.budget + started + _IMPORT_SECONDS + 2 * START_SECONDS + hanging
 
 
 def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready: Ready) -> None:
@@ -105,7 +117,7 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
     with spent.on("imports"):
         torch = importlib.import_module("torch")
     journal.write("facts", {"torch": torch.__version__, "cuda": torch.version.cuda})
-    sm, known = None, _Imports()
+    sm, visible, known = None, _CPU_RANKS, _Imports()
     aside = known.thread(_FOR_GRADIENTS)
     if request.device == "cuda":
         # A driver that must compile first takes its time, which is a fact about it.
@@ -116,9 +128,12 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
             journal.write("facts", {"message": words.reason(seen.outcome)})
             return
         journal.write("facts", seen.value)
-        sm = Sm.parse(seen.value["card"]["sm"])
+        sm, visible = Sm.parse(seen.value["card"]["sm"]), seen.value["visible"]
     until = started + request.budget - min(_BESIDE, request.budget / 2)
     limits = Limits(until=until, budget=request.budget, sm=sm)
+    if request.rate > 0 or request.exchange:
+        known.wait(aside, limits.left)
+        _measure(request, limits, visible, journal, spent)
     batches = _batches(request, ops)
     compiling = _compiling(request, batches, limits)
     waiting: dict[int, Ahead] = {}
@@ -140,6 +155,22 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
     for process in waiting.values():
         process.leave()
     journal.write("spent", spent.rounded())
+
+
+def _measure(
+    request: ExecuteRequest, limits: Limits, visible: int, journal: Journal, spent: Spent
+) -> None:
+    """Find out how fast the card multiplies, and what several do with one another."""
+    folder = os.path.dirname(journal.path)
+    if request.rate > 0:
+        seconds = max(min(request.rate, limits.left), 0)
+        with spent.on("rating"):
+            rated = rating.rate(request.device, limits.sm, seconds, folder, cards=visible)
+        journal.write("facts", {"rated": codec.to_json(rated)})
+    if request.exchange:
+        with spent.on("exchanging"):
+            exchanged = collective.exchange(request.device, visible, folder)
+        journal.write("facts", {"collective": codec.to_json(exchanged)})
 
 
 def _sent_ahead(
@@ -177,7 +208,9 @@ def _compiling(
 
 
 def _describe() -> dict[str, Any]:
-    return {"card": codec.to_json(card.describe()), "settings": settings.described()}
+    about = codec.to_json(card.describe())
+    visible = importlib.import_module("torch").cuda.device_count()
+    return {"card": about, "visible": visible, "settings": settings.described()}
 
 
 class _Imports:
