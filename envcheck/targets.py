@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.core.driver_facts import DriverCard
-from envcheck.core.limits import Limits
+from envcheck.core.limits import Expected, Limits
 from envcheck.core.model import Target
 from envcheck.core.sm import Sm
 from envcheck.errors import DocumentInvalid, UsageError
@@ -161,6 +161,18 @@ def resolve(name: str) -> Target:
         raise UsageError(message, remedy=f"--arch sm_{wanted.removeprefix('sm').lstrip('-')[:-1]}")
     message = f"unknown target {name!r}: not an architecture, a card or sm_NN"
     raise UsageError(message, remedy=f"envcheck targets (architectures: {', '.join(by_name)})")
+
+
+def expected(name: str) -> Expected:
+    """Return what a rented card or architecture should be; raises UsageError as `resolve` does."""
+    target = resolve(name)
+    card = next((c for c in catalogue().cards if c.name == target.name), None)
+    return Expected(
+        name=target.name,
+        sm=target.sm,
+        reported=card.reported if card is not None else (),
+        limits=target.limits,
+    )
 
 
 def of_card(card: DriverCard) -> Target:

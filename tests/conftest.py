@@ -10,6 +10,7 @@ from pathlib import Path
 import parts
 import pytest
 from fake_driver import fake  # noqa: F401 - a fixture for all
+from fake_nvml import nvml, old_nvml  # noqa: F401 - fixtures for all
 from hypothesis import HealthCheck, settings
 
 DATA = Path(__file__).parent / "data"

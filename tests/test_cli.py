@@ -50,6 +50,8 @@ def check_ids() -> list[str]:
         "ran",
         "remedies",
         "tries",
+        "shown_cards",
+        "xids",
     )
     return sorted(p.stem.replace("_", "-") for p in found if p.stem not in shared)
 

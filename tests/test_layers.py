@@ -43,11 +43,13 @@ ONLY = {
     "cryptography": {"sign.py"},
     "zstandard": {"inflate.py", "unpack.py"},
     "lz4": {"inflate.py"},
+    "pynvml": {"guest/nvml.py"},
 }
 STDLIB_ONLY = ("core", "guest")
 STDLIB = {*sys.stdlib_module_names, "compression", "tomllib"}  # with what newer Pythons add
-# The environment's own, looked at from inside and never at the top of a module.
-GUEST_INSIDE_FUNCTIONS = {"torch", "triton", "numpy"}
+# The environment's own, looked at from inside and never at the top of a module; and envcheck's
+# own binding of NVML, for what runs in its interpreter alone.
+GUEST_INSIDE_FUNCTIONS = {"torch", "triton", "numpy", "pynvml"}
 
 PROCESS_MODULES = {"subprocess", "multiprocessing", "pty", "concurrent"}
 PROCESS_CALLS = ("fork", "system", "exec", "spawn", "posix_spawn", "popen")

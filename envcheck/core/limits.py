@@ -1,4 +1,4 @@
-"""What a product can do at most, as its maker states it."""
+"""What a product is and can do at most, as its maker states it."""
 
 from __future__ import annotations
 
@@ -24,3 +24,16 @@ class Limits:
     pcie: int | None = None
     """Generation of the link to the host; None where there is none, or it is not known."""
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What somebody rented, resolved: a product, or an architecture without names and limits."""
+
+    name: str
+    """As the catalogue has it: `rtx-5090` or `blackwell`."""
+    sm: str
+    """`sm_120`."""
+    reported: tuple[str, ...] = ()
+    """The names that the driver gives the product; empty for an architecture."""
+    limits: Limits | None = None

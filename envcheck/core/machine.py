@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from envcheck.core.cards import Cards
 from envcheck.core.exchanged import Exchanged
 from envcheck.core.host import Host
+from envcheck.core.limits import Expected
 from envcheck.core.managed import Managed, Watched
 from envcheck.core.tried import Tried
 
@@ -21,6 +22,8 @@ class Asked:
 
     expect: str | None = None
     """Card or architecture that was rented: `rtx-5090`."""
+    expected: Expected | None = None
+    """What `expect` is in the catalogue: `targets.expected` finds it."""
     gpus: int | None = None
     """Cards that a job must see."""
     disk: int | None = None

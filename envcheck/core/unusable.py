@@ -19,16 +19,39 @@ class Cause:
     domain: Domain
 
 
-# CUresult, cuda.h of CUDA 13: what each means for somebody who wants to use a card.
+_OLD = Cause(
+    "the driver is older than the CUDA that asks it",
+    "use a host with a newer driver",
+    Domain.HOST,
+)
+# CUresult, cuda.h of CUDA 13: what each means for somebody who wants to use a card. 35 is the
+# runtime's (cudaErrorInsufficientDriver), for a libcuda that passes it on.
 _CODES = {
     34: Cause(
         "the libcuda.so.1 that is found first is a stub, which only serves linking",
         "remove the folder `stubs` from LD_LIBRARY_PATH",
         Domain.JOB,
     ),
+    35: _OLD,
+    36: _OLD,
     46: Cause(
         "the card is taken: another process has it for itself",
         "end that process (nvidia-smi names it), or use another card",
+        Domain.HOST,
+    ),
+    209: Cause(
+        "the driver has no code for this card: it is older than the card",
+        "use a host with a newer driver",
+        Domain.HOST,
+    ),
+    221: Cause(
+        "the driver's compiler of PTX, libnvidia-ptxjitcompiler.so.1, is not in here",
+        "install the driver's libraries; in a container, NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        Domain.HOST,
+    ),
+    222: Cause(
+        "the driver does not know a version of PTX that it is given: it is older than the CUDA",
+        "use a host with a newer driver",
         Domain.HOST,
     ),
     802: Cause(

@@ -21,3 +21,12 @@ def version() -> str | None:
             if match is not None:
                 return match[1]
     return None
+
+
+def flavour() -> str | None:
+    """Return `open` or `proprietary`, None where no file tells."""
+    with contextlib.suppress(OSError), open(_FILES[1], encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+        if "Kernel Module" in first:
+            return "open" if "Open Kernel Module" in first else "proprietary"
+    return None
