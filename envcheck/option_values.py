@@ -10,7 +10,7 @@ from envcheck.errors import UsageError
 
 if TYPE_CHECKING:
     from envcheck.core.cuda import Version
-    from envcheck.core.model import Assurance, Target
+    from envcheck.core.model import Assurance
 
 _LONGEST = 24 * 3600
 _MANY = 10_000
@@ -94,10 +94,3 @@ def count(text: str) -> int:
         message = f"{text!r} is no number from 1 to {_MANY}"
         raise argparse.ArgumentTypeError(message)
     return int(text)
-
-
-def card(text: str) -> Target:
-    """Return the target of a name; raises UsageError."""
-    from envcheck import targets
-
-    return targets.resolve(text)

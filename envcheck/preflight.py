@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,8 +18,7 @@ from envcheck.core import cuda
 from envcheck.core.decision import unfit
 from envcheck.core.machine import Asked, Machine
 from envcheck.core.model import Finding, Inventory, Status
-from envcheck.guest import devices, exchange, host, trying
-from envcheck.guest.cards import nodes
+from envcheck.guest import devices, exchange, host, nodes, trying
 from envcheck.guest.watching import Watcher
 from envcheck.judge import judge
 
@@ -85,15 +83,34 @@ class _Step:
 @dataclass(slots=True)
 class _Run:
     plan: Plan
+    shown: Shown
     until: float
     machine: Machine
     rest: Inventory = field(default_factory=lambda: Inventory(source="environment"))
-    watcher: Watcher | None = None
+    watched: Watcher | None = None
+    reason: str | None = None
+    """Why no further step is taken; None as long as one is."""
     told: set[tuple[str, str, str]] = field(default_factory=set)
 
     @property
     def inventory(self) -> Inventory:
         return replace(self.rest, machine=self.machine)
+
+    def take(self, step: _Step, *, always: bool = False) -> None:
+        """Take a step and judge what is known then, unless the machine is known to be unfit."""
+        if self.reason is not None and not always:
+            left = {**self.machine.left, **dict.fromkeys(step.fields, self.reason)}
+            self.machine = replace(self.machine, left=left)
+            self.shown.leaves(step.name, self.reason)
+            return
+        self.shown.begins(step.name)
+        started = time.monotonic()
+        step.work(self)
+        findings = self.judged()
+        self.shown.ends(step.name, time.monotonic() - started, self.news(findings))
+        worst = unfit(findings)
+        if worst and not self.plan.keep_going and self.reason is None:
+            self.reason = f"not looked at, as {worst[0].check} failed (--keep-going does)"
 
     def judged(self) -> tuple[Finding, ...]:
         module = self.machine.cards.module
@@ -110,24 +127,18 @@ class _Run:
 def look(plan: Plan, shown: Shown) -> Inventory:
     """Take all steps that are worth it; returns what they found out."""
     machine = Machine(asked=plan.asked, cards=native.cards())
-    run = _Run(plan, time.monotonic() + plan.depth.budget, machine)
-    with ExitStack() as stack:
-        reason = None
-        for step in _STEPS:
-            if step.name == "card" and reason is None:
-                run.watcher = stack.enter_context(Watcher())
-            if reason is not None and step.name != "after":
-                left = {**run.machine.left, **dict.fromkeys(step.fields, reason)}
-                run.machine = replace(run.machine, left=left)
-                shown.leaves(step.name, reason)
-                continue
-            shown.begins(step.name)
-            started = time.monotonic()
-            step.work(run)
-            findings = run.judged()
-            shown.ends(step.name, time.monotonic() - started, run.news(findings))
-            if not plan.keep_going and (worst := unfit(findings)):
-                reason = f"not looked at, as {worst[0].check} failed (--keep-going does)"
+    run = _Run(plan, shown, time.monotonic() + plan.depth.budget, machine)
+    for step in _BEFORE:
+        run.take(step)
+    if run.reason is None:
+        with Watcher() as watcher:
+            for step in _AT_WORK:
+                run.take(step)
+        run.watched = watcher
+    else:
+        for step in _AT_WORK:
+            run.take(step)
+    run.take(_AFTER, always=True)
     return run.inventory
 
 
@@ -154,8 +165,9 @@ def _card(run: _Run) -> None:
 
 
 def _exchanged(run: _Run) -> None:
-    seconds = run.plan.depth.exchanged
-    run.machine = replace(run.machine, exchanged=exchange.exchange(run.machine.cards, seconds))
+    found = exchange.exchange(run.machine.cards, run.plan.depth.exchanged)
+    left = {} if found is not None else {"exchanged": "there are not two cards"}
+    run.machine = replace(run.machine, exchanged=found, left={**run.machine.left, **left})
 
 
 def _environment(run: _Run) -> None:
@@ -166,17 +178,21 @@ def _environment(run: _Run) -> None:
 
 
 def _after(run: _Run) -> None:
-    watched = run.watcher.result() if run.watcher is not None else None
-    run.machine = replace(run.machine, watched=watched, nodes_after=nodes())
+    watched = run.watched.result() if run.watched is not None else None
+    left = dict(run.machine.left)
+    if run.watched is not None and watched is None:
+        left["watched"] = run.watched.why
+    run.machine = replace(run.machine, watched=watched, nodes_after=nodes.nodes(), left=left)
 
 
-_STEPS = (
+_BEFORE = (
     _Step("driver", (), _driver),
     _Step("host", ("host",), _host),
     _Step("cards", ("managed",), _managed),
-    _Step("card", ("tried",), _card),
+)
+_AT_WORK = (
+    _Step("card", ("tried", "watched"), _card),
     _Step("between cards", ("exchanged",), _exchanged),
     _Step("environment", (), _environment),
-    _Step("after", ("watched", "nodes_after"), _after),
 )
-"""In order; the last one is taken in any case."""
+_AFTER = _Step("after", (), _after)

@@ -24,7 +24,7 @@ def preflight(options: argparse.Namespace) -> int:
     from envcheck.output.steps import table
 
     started = now()
-    options.arch = [_target()]
+    options.arch = [_target(options.expect)]
     key = load_key(options)
     for path in (options.output, options.save_inventory):
         require_writable(path)
@@ -39,19 +39,24 @@ def preflight(options: argparse.Namespace) -> int:
     return answer(options, reports)
 
 
-def _target() -> Target:
-    """Return the card that is here; raises FileUnavailable where there is none to look at."""
-    from envcheck import native
+def _target(expected: str | None) -> Target:
+    """Return the card that is here; where there is none, what was rented.
+
+    Raises FileUnavailable where neither is known: then there is nothing to judge for.
+    """
+    from envcheck import native, targets
 
     try:
         return native.target()
     except FileUnavailable as error:
+        if expected is not None:
+            return targets.resolve(expected)
         message = f"give back: {error.message}"
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 
 def _plan(options: argparse.Namespace, target: Target) -> Plan:
-    from envcheck import asking
+    from envcheck import asking, targets
     from envcheck.core.machine import Asked
     from envcheck.engine import local
     from envcheck.preflight import Plan
@@ -60,7 +65,8 @@ def _plan(options: argparse.Namespace, target: Target) -> Plan:
         python=local.resolve(options.python or sys.executable),
         wish=asking.of_settings(options.settings, target, seed=options.seed),
         asked=Asked(
-            expect=options.expect.name if options.expect is not None else None,
+            expect=options.expect,
+            expected=None if options.expect is None else targets.expected(options.expect),
             gpus=options.gpus,
             disk=options.disk,
             shm=options.shm,
