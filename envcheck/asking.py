@@ -77,7 +77,7 @@ class Wish:
             cache=cache,
             arch_list=arch_list(self.target),
             smokes=tuple(self._smokes(seen("smokes", folders["smokes"]))),
-            rate=self.rate,
+            rate=float(self.rate),
             exchange=self.exchange,
         )
 

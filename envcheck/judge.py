@@ -28,16 +28,6 @@ _REACHED = {
 }
 _ANSWERS = (Status.PASS, Status.WARN)
 """What a check says that looked at something, where it fails nothing."""
-TELLING = (
-    "card-is-the-one-rented",
-    "device-memory-holds-what-is-written",
-    "repeated-work-is-bit-equal",
-    "matrix-units-are-fast",
-    "device-memory-is-fast",
-    "card-is-healthy",
-    "driver-starts",
-)
-"""The checks whose passes say most of a machine, in order."""
 _ORDER = (Assurance.SCANNED, Assurance.COMPILED, Assurance.EXECUTED)
 
 
@@ -194,7 +184,7 @@ def _decision(question: Question, findings: tuple[Finding, ...]) -> Json:
     """Return whether to keep the machine, None where none was looked at."""
     if question.machine is None:
         return None
-    decision = decide(findings, TELLING)
+    decision = decide(findings)
     return {"word": decision.word, "facts": decision.facts}
 
 
@@ -243,7 +233,8 @@ def _line(
     left_out = sum(int(str(f.evidence.get("left_out", 0))) for f in findings)
     partly = f"; {left_out} runs were left out (--budget)" if left_out else ""
     if verdict is Verdict.INCONCLUSIVE and _ORDER.index(assurance) < _ORDER.index(require):
-        return f"{head}: {_REACHED[assurance]}{partly}; assurance {require.value} was asked for"
+        reach = _reach(assurance, left_out)
+        return f"{head}: {reach}{partly}; assurance {require.value} was asked for"
     if verdict is Verdict.INCONCLUSIVE:
         asked = [f for f in findings if not f.evidence.get("not_asked")]
         skipped = next((f for f in asked if f.subject in given), None)
@@ -253,7 +244,7 @@ def _line(
             return f"{head}: no device code was found to judge"
         return f"{head}: {asked[0].subject}: {asked[0].message}"
     driver = f"; least driver {least}" if least else ""
-    how = "" if assurance is Assurance.SCANNED else f"; {_REACHED[assurance]}"
+    how = "" if assurance is Assurance.SCANNED else f"; {_reach(assurance, left_out)}"
     not_asked = {f.check for f in findings if f.evidence.get("not_asked")}
     without = f"; {len(not_asked)} check(s) not asked" if not_asked else ""
     counted = f"{files['native']} file(s) native, {files['jit']} JIT-only"
@@ -264,3 +255,9 @@ def _line(
         if warned:
             counted = f"{passed} check(s), with {warned} warning(s)"
     return f"{head}: {counted}{how}{partly}{without}{driver}"
+
+
+def _reach(assurance: Assurance, left_out: int) -> str:
+    if assurance is Assurance.COMPILED and left_out:
+        return "kernels compiled for it, not all run on a card"
+    return _REACHED[assurance]

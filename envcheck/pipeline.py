@@ -15,6 +15,7 @@ from envcheck.core.compiled import Compiled
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import Inventory
 from envcheck.core.request import Collected
+from envcheck.guest.later import Later
 from envcheck.guest.reading import read_place
 from envcheck.inflate import inflate
 from envcheck.sources import Progress
@@ -70,11 +71,34 @@ def collect(
     from envcheck.engine import local
 
     interpreter = local.resolve(python)
-    if wish is None:
+
+    def look() -> tuple[Collected, tuple[DeviceFile, ...]]:
         collected = local.collect(interpreter)
+        return collected, _read(collected, progress, announce)
+
+    if wish is None:
+        collected, files = look()
+        ran = None
     else:
         progress(f"running on {wish.target.card}", 0)
-        collected = _execute_here(interpreter, wish)
+        # What takes a card's time need not wait for what takes the disk's.
+        looking = Later(look)
+        looking.start()
+        ran = _execute_here(interpreter, wish)
+        collected, files = looking.value()
+    return Inventory(
+        source="environment",
+        files=files,
+        environment=collected.environment,
+        compiled=_with_kernels(ran.compiled, wish) if ran is not None else None,
+        executed=ran.executed if ran is not None else None,
+        linked=collected.linked,
+    )
+
+
+def _read(
+    collected: Collected, progress: Progress, announce: Callable[[int], None]
+) -> tuple[DeviceFile, ...]:
     sizes = {place.absolute: _size(place.absolute) for place in collected.places}
     announce(sum(sizes.values()))
     files = []
@@ -82,14 +106,7 @@ def collect(
         progress(place.path, 0)
         files.append(read_place(place.absolute, place.path, inflate))
         progress(place.path, sizes[place.absolute])
-    return Inventory(
-        source="environment",
-        files=tuple(files),
-        environment=collected.environment,
-        compiled=_with_kernels(collected.compiled, wish),
-        executed=collected.executed,
-        linked=collected.linked,
-    )
+    return tuple(files)
 
 
 def _execute_here(python: str, wish: Wish) -> Collected:

@@ -42,9 +42,9 @@ class Depth:
     """Whether all patterns are written to all of the card's memory, however long that takes."""
 
 
-QUICK = Depth(budget=20, host=1, tried=2, exchanged=4, rate=1.5)
-USUAL = Depth(budget=60, host=3, tried=5, exchanged=8, rate=4)
-FULL = Depth(budget=600, host=20, tried=90, exchanged=60, rate=120, full=True)
+QUICK = Depth(budget=20.0, host=1.0, tried=2.0, exchanged=4.0, rate=2.0)
+USUAL = Depth(budget=60.0, host=3.0, tried=5.0, exchanged=8.0, rate=4.0)
+FULL = Depth(budget=600.0, host=20.0, tried=90.0, exchanged=60.0, rate=120.0, full=True)
 
 
 class Shown(Protocol):

@@ -8,6 +8,16 @@ from dataclasses import dataclass
 from envcheck.core.model import Domain, Finding, Status
 
 KEEP, RESERVED, BACK = "keep", "keep with reservations", "give back"
+TELLING = (
+    "card-is-the-one-rented",
+    "device-memory-holds-what-is-written",
+    "repeated-work-is-bit-equal",
+    "matrix-units-are-fast",
+    "device-memory-is-fast",
+    "card-is-healthy",
+    "driver-starts",
+)
+"""The checks whose passes say most of a machine, in order."""
 _SHOWN = 3
 _OF_MACHINE = (Domain.HOST, Domain.CARD)
 _BAD = (Status.FAIL, Status.ERROR)
@@ -33,7 +43,7 @@ def unfit(findings: Iterable[Finding]) -> list[Finding]:
     return [f for f in findings if f.required and f.status in _BAD and f.domain in _OF_MACHINE]
 
 
-def decide(findings: Sequence[Finding], telling: Sequence[str]) -> Decision:
+def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Decision:
     """Fold findings into what to do with the machine.
 
     Only what is the host's or the card's fault gives it back: an environment can be mended, on

@@ -28,7 +28,7 @@ from envcheck.guest.ops.torches import torch
 
 # The first with matrix units for it: PTX ISA, "Target ISA Notes" of wmma and mma.
 _LEAST = {"bf16": 80, "fp16": 70, "tf32": 80, "fp8": 89}
-_SHARE = 1 / 6
+_SHARE = 1 / 8
 """Of the seconds, for each rate; the burn has the rest."""
 _LAST = 1 / 4
 """Of the burn's seconds, for fp32 without matrix units."""

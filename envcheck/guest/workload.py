@@ -131,11 +131,11 @@ def _execute_all(request: ExecuteRequest, ops: Sequence[Op], folder: str, ready:
         sm, visible = Sm.parse(seen.value["card"]["sm"]), seen.value["visible"]
     until = started + request.budget - min(_BESIDE, request.budget / 2)
     limits = Limits(until=until, budget=request.budget, sm=sm)
+    batches = _batches(request, ops)
+    compiling = _compiling(request, batches, limits)
     if request.rate > 0 or request.exchange:
         known.wait(aside, limits.left)
         _measure(request, limits, visible, journal, spent)
-    batches = _batches(request, ops)
-    compiling = _compiling(request, batches, limits)
     waiting: dict[int, Ahead] = {}
     for number, tasks in enumerate(batches):
         with spent.on("imports"):

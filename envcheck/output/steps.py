@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from envcheck.core.decision import TELLING
 from envcheck.core.model import Finding, Status
 from envcheck.output.visible import visible
 
@@ -50,10 +51,14 @@ def _told(findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the worst status of a step, and what was found, the worst first."""
     if not findings:
         return "", ""
-    worst = min(findings, key=lambda f: _ORDER.index(f.status))
+    worst = min(findings, key=lambda f: (_ORDER.index(f.status), _telling(f)))
     same = sum(f.status is worst.status for f in findings) - 1
     more = f" (and {same} more)" if same and worst.status is not Status.PASS else ""
     return worst.status.value, f"{worst.subject}: {worst.message}{more}"
+
+
+def _telling(finding: Finding) -> int:
+    return TELLING.index(finding.check) if finding.check in TELLING else len(TELLING)
 
 
 @contextmanager
