@@ -194,7 +194,17 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
                *(u64 *)given[4], *(u64 *)given[5], *(Report **)given[6]);
         verified++;
     }
-    if (f == (void *)copy) copy(*(uint4 **)given[0], *(uint4 **)given[1], *(u64 *)given[2]);
+    if (f == (void *)copy) {
+        byte *to = *(byte **)given[0];
+        for (int i = 0; i < CARDS; i++)
+            if (i != current && cards[i].base && to >= cards[i].base
+                && to < cards[i].base + MEMORY) {
+                if (!cards[current].reaches[i]) return sticky = 700;
+                if (is("FAKE_KERNEL", "hang")) for (;;) pause();
+                if (is("FAKE_KERNEL", "stale")) return 0;
+            }
+        copy(*(uint4 **)given[0], *(uint4 **)given[1], *(u64 *)given[2]);
+    }
     return settle();
 }
 struct Event { struct timespec at; };

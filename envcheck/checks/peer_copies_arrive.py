@@ -62,7 +62,8 @@ def _judge(passage: Passage, exchanged: Exchanged) -> Finding | None:
     if passage.wrong:
         first = passage.wrong[0]
         message = (
-            f"a copy {path} gives wrong bytes and no error: {_LOOKS.get(first.looks, first.looks)}"
+            f"a copy {path}{' by a kernel' if first.by == 'kernel' else ''} gives wrong bytes and"
+            f" no error: {_LOOKS.get(first.looks, first.looks)}"
             f" at byte {first.offset} of {first.size}"
         )
     elif passage.hung:
@@ -96,7 +97,8 @@ CHECK = Check(
     how=(
         "Copies 64 MiB, and a part of them from an odd place, between each two cards and both "
         "ways, over memory that was overwritten before; all bytes are compared, and those beside "
-        "the target. First by way of the host, then with peer access where the driver claims it. "
+        "the target. First by way of the host, then with peer access where the driver claims it, by its own "
+        "copies and by a kernel, as NCCL does. "
         "Each two cards have a process and a deadline: a hang is a fail too."
     ),
     classes=("I3", "J"),

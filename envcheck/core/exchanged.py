@@ -14,6 +14,8 @@ class WrongCopy:
     """Bytes that were copied."""
     offset: int
     """Of the first wrong byte, from the start of what was copied."""
+    by: str = "driver"
+    """`driver`, or `kernel` where a kernel of the source's wrote to the target's memory."""
     looks: str
     """`zeros`, `untouched` (what stood there before), `beyond` (bytes beside the target were
     written too), or `other`."""

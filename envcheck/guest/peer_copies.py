@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from dataclasses import replace
 
 from envcheck.core.exchanged import Passage, WrongCopy
@@ -45,7 +46,11 @@ def between(pair: tuple[int, int], library: str, journal: Journal) -> None:
 
 
 def _pass(source: Device, target: Device, passage: Passage, journal: Journal) -> None:
-    """Copy twice one way, as a whole and from an odd place; writes down what came of it."""
+    """Copy one way, as a whole and from an odd place; writes down what came of it.
+
+    With peer access a kernel of the source's writes to the target's memory as well: that is how
+    NCCL sends, where the driver's copies take an engine of their own.
+    """
     journal.write("begun", passage)
     pattern = Pattern("random", RANDOM, seed=1 + passage.source * 2 + passage.direct)
     try:
@@ -57,17 +62,20 @@ def _pass(source: Device, target: Device, passage: Passage, journal: Journal) ->
         target.use()
         got = target.allocate(size)
         wrong, copied = [], 0
-        for begin, count in ((0, size), (_ODD, size - 2 * _ODD)):
+        for by, begin, count in _copies(size, direct=passage.direct):
             target.use()
             target.set_bytes(got, _POISON, size)
             target.wait()
             source.use()
-            source.copy_to(target, got + begin, sent + begin, count)
+            if by == "kernel":
+                source.copy_by_kernel(got + begin, sent + begin, count)
+            else:
+                source.copy_to(target, got + begin, sent + begin, count)
             source.wait()
             target.use()
             target.wait()
             found = _compare(truth, _read(target, got, size), begin, count)
-            wrong += [found] if found else []
+            wrong += [replace(found, by=by)] if found else []
             copied += count
         source.use()
         work = lambda: source.copy_to(target, got, sent, size)  # noqa: E731
@@ -80,6 +88,14 @@ def _pass(source: Device, target: Device, passage: Passage, journal: Journal) ->
         raise
     rate = round(size / best / 1e9, 3)
     journal.write("done", replace(passage, copied=copied, wrong=tuple(wrong), rate=rate))
+
+
+def _copies(size: int, *, direct: bool) -> Iterator[tuple[str, int, int]]:
+    """Yield by what each copy is done, where it begins, and its size."""
+    yield "driver", 0, size
+    yield "driver", _ODD, size - 2 * _ODD
+    if direct:
+        yield "kernel", 0, size
 
 
 def _free(device: Device) -> int:

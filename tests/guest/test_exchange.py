@@ -52,8 +52,8 @@ def test_sound_paths_bring_every_byte_both_ways_and_by_both_paths(library: str) 
         (1, 0, True),
     ]
     for passage in done.passages:
-        # A whole copy, and one from byte 13 to 13 bytes before the end.
-        assert passage.copied == 2 * SIZE - 26
+        # A whole copy, one from byte 13 to 13 bytes before the end, and one by a kernel.
+        assert passage.copied == 2 * SIZE - 26 + passage.direct * SIZE
         assert (passage.wrong, passage.error, passage.hung) == ((), "", False)
         assert passage.rate is not None
         assert passage.rate > 0
@@ -132,6 +132,18 @@ def test_r32_a_hang_is_ended_and_what_came_before_it_is_kept(
     assert "NCCL_P2P_DISABLE=1" in hung.remedy
     assert (skipped.subject, skipped.status.value) == ("card 1 -> 0, directly", "skip")
     assert passed.status.value == "pass"
+
+
+def test_r32b_a_kernel_whose_writes_to_the_other_card_are_lost_is_told(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, kernel="stale")
+    done = exchanged(library)
+    found = [(p.source, w.by, w.looks) for p in done.passages for w in p.wrong]
+    assert found == [(0, "kernel", "untouched"), (1, "kernel", "untouched")]
+    failed = judged(done)[0]
+    assert failed.status.value == "fail"
+    assert "by a kernel gives wrong bytes" in failed.message
 
 
 def test_an_error_of_the_driver_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from envcheck.core.machine import Asked, Machine
 from envcheck.core.model import Finding, Target
 from envcheck.core.sm import Sm
 from envcheck.core.tried import Bus, Tried
-from envcheck.guest import cards, host_link, trying
+from envcheck.guest import cards, host_link, memory_test, trying
 from envcheck.guest.patterns import RANDOM, Pattern
 
 __all__ = ["library"]
@@ -72,12 +72,16 @@ def test_a_sound_card_is_tried_in_full_and_nothing_speaks_against_it(library: st
     assert set(statuses(done).values()) == {"pass"}
 
 
-def test_with_time_to_spare_a_full_test_goes_on_with_other_seeds(library: str) -> None:
-    held = tried(library, 2.0, full=True).held
+def test_a_full_test_goes_on_with_other_seeds(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_test, "_FULL", 10)
+    held = tried(library, full=True).held
     assert held is not None
-    assert len(held.passes) > 6
-    assert len({(p.pattern, p.seed) for p in held.passes}) == len(held.passes)
-    assert held.left == ""
+    seeds = [(p.pattern, p.seed) for p in held.passes]
+    assert seeds[5:8] == [("address, turned over", 0), ("random", 1), ("random, turned over", 1)]
+    assert len(set(seeds)) == 10
+    assert {p.wrong for p in held.passes} == {0}
 
 
 def test_a_stuck_bit_is_found_and_is_no_second_address(
