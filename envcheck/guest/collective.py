@@ -21,8 +21,10 @@ from envcheck.guest.journal import Journal
 from envcheck.guest.ops.torches import torch
 
 DEADLINE = 40.0
-"""Seconds for the processes of one mode. Starting the driver and NCCL on eight cards and all
-steps take some 10 s; NCCL itself waits for ever."""
+"""Seconds for the processes of one mode; NCCL itself waits for ever. The measured step takes
+longest: six sums of 256 MB pass at most 3 GB through a link, 3 s at the 1 GB/s of one lane of
+PCI Express 3.0. The driver's and NCCL's start come on top, and all of it may be ten times as slow
+on a machine that is shared."""
 
 # As NCCL 2.18 to 2.30 print them under NCCL_DEBUG=INFO (src/transport/*.cc: `Channel 00/0 :
 # 0[0] -> 1[1] via P2P/CUMEM/read`, `via SHM/direct`, `[send] via NET/Socket/0`). What follows

@@ -25,6 +25,7 @@ from envcheck.guest.burning import Product
 from envcheck.guest.journal import Journal
 from envcheck.guest.ops import settings
 from envcheck.guest.ops.torches import torch
+from envcheck.guest.processes import START_SECONDS
 
 # The first with matrix units for it: PTX ISA, "Target ISA Notes" of wmma and mma.
 _LEAST = {"bf16": 80, "fp16": 70, "tf32": 80, "fp8": 89}
@@ -40,8 +41,8 @@ _SIZES = (8192, 4096, 2048, 1024)
 _BYTES = 32
 """For each element of one matrix: five of them in two or four bytes, and two in float64."""
 _ON_CPU = 128
-_PATIENCE = 30.0
-"""Seconds for the start of the driver, and for a card that is slower than any."""
+_PATIENCE = float(START_SECONDS)
+"""Seconds beyond those asked for: the driver's start, and a card that is slower than any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
