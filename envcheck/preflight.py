@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from envcheck import native, pipeline
 from envcheck.asking import Wish
@@ -21,6 +21,9 @@ from envcheck.core.model import Finding, Inventory, Status
 from envcheck.guest import devices, exchange, host, nodes, trying
 from envcheck.guest.watching import Watcher
 from envcheck.judge import judge
+
+if TYPE_CHECKING:
+    from envcheck.output.steps import Shown
 
 _LEAST = 5.0
 """Seconds that the environment gets in any case: PyTorch alone needs them to start."""
@@ -45,19 +48,6 @@ class Depth:
 QUICK = Depth(budget=20.0, host=1.0, tried=2.0, exchanged=4.0, rate=2.0)
 USUAL = Depth(budget=60.0, host=3.0, tried=5.0, exchanged=8.0, rate=4.0)
 FULL = Depth(budget=600.0, host=20.0, tried=90.0, exchanged=60.0, rate=120.0, full=True)
-
-
-class Shown(Protocol):
-    """Who sees what is going on."""
-
-    def begins(self, step: str) -> None:
-        """A step was begun."""
-
-    def ends(self, step: str, seconds: float, findings: Sequence[Finding]) -> None:
-        """It is over; `findings` are those that were not known before, skips apart."""
-
-    def leaves(self, step: str, why: str) -> None:
-        """A step is not taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

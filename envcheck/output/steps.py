@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from envcheck.core.decision import TELLING
 from envcheck.core.model import Finding, Status
@@ -15,10 +15,21 @@ from envcheck.output.visible import visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from envcheck.preflight import Shown
-
 _ORDER = (Status.FAIL, Status.ERROR, Status.WARN, Status.PASS)
 _STYLES = {"fail": "bold red", "error": "bold magenta", "warn": "yellow", "pass": "green"}
+
+
+class Shown(Protocol):
+    """Who sees what is going on."""
+
+    def begins(self, step: str) -> None:
+        """A step was begun."""
+
+    def ends(self, step: str, seconds: float, findings: Sequence[Finding]) -> None:
+        """It is over; `findings` are those that were not known before, skips apart."""
+
+    def leaves(self, step: str, why: str) -> None:
+        """A step is not taken."""
 
 
 class _Silent:
