@@ -22,11 +22,15 @@ _PCI = "/sys/bus/pci/devices"
 
 def look(seconds: float = 20) -> Managed:
     """Return what NVML and the kernel say of the cards; never raises."""
-    ended = trial.run(lambda: codec.to_json(_managed()), deadline=seconds)
-    if isinstance(ended.value, dict):
-        found = codec.from_json(Managed, ended.value, "managed")
+    try:
+        ended = trial.run(lambda: codec.to_json(_managed()), deadline=seconds)
+    except OSError as error:
+        found = Managed(failed=f"NVML could not be asked: {error}")
     else:
-        found = Managed(failed=f"asking NVML did not end well: {words.reason(ended.outcome)}")
+        if isinstance(ended.value, dict):
+            found = codec.from_json(Managed, ended.value, "managed")
+        else:
+            found = Managed(failed=f"asking NVML did not end well: {words.reason(ended.outcome)}")
     xids, why = kernel_log.xids()
     return replace(found, flavour=nvidia_module.flavour(), xids=xids, why_no_xids=why)
 

@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import machines
 import pytest
+from inventories import ask as ask_check
 
 from envcheck.core import codec
 from envcheck.core.managed import Counters, Device, Managed, Process, Range, Slice, Watched, Xid
@@ -339,3 +341,31 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_r33_from_the_library_to_the_finding(nvml: Path) -> None:
+    """Each sick state as NVML answers it, read by its binding and judged."""
+    sick = {
+        "DeviceGetTotalEccErrors": ("0,0,3,3", "card-is-healthy", "fail"),
+        "DeviceGetRemappedRows": ("0,1,0,1", "card-is-healthy", "fail"),
+        "DeviceGetRetiredPagesPendingStatus": (1, "card-is-healthy", "fail"),
+        "DeviceGetPerformanceState": ("!15", "card-is-healthy", "fail"),
+        "DeviceGetMemoryInfo_v2": (
+            "150754820096,644939776,1,9000000000",
+            "card-is-not-shared",
+            "warn",
+        ),
+        "DeviceGetComputeRunningProcesses_v2": ("77/1000", "card-is-not-shared", "warn"),
+        "DeviceGetPowerManagementLimit": (350000, "card-is-the-one-rented", "warn"),
+        "DeviceGetName": ("NVIDIA H200 NVL", "card-is-the-one-rented", "fail"),
+        "DeviceGetComputeMode": (2, "driver-starts", "fail"),
+        "InitWithFlags": ("!12", "nvml-agrees-with-cuda", "warn"),
+    }
+    for function, (answer, check, status) in sick.items():
+        managed = look(nvml, **{function: answer})
+        whole = machines.machine(
+            managed=managed, watched=None, asked=machines.asked("h200"),
+            cards=machines.cards(machines.card()),
+        )  # fmt: skip
+        found = ask_check(check, machines.inventory(whole), "sm_90")
+        assert status in [finding.status.value for finding in found], function
