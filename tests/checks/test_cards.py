@@ -423,6 +423,15 @@ def test_a_card_that_is_lost(answer: str, where: str) -> None:
     assert answer in finding.message
 
 
+def test_a_lost_card_is_not_taken_for_another_product() -> None:
+    gone = replace(
+        device(), name=None, sm=None, uuid=None, unread={"handle": "NVMLError_GpuIsLost"}
+    )
+    whole = machine(managed=replace(H200, devices=(gone,)), cards=cards(), asked=asked("h200"))
+    assert said("card-is-the-one-rented", whole)[0][0] == "skip"
+    assert [status for status, _ in said("card-is-healthy", whole)] == ["fail"]
+
+
 def test_a_card_of_somebody_else_that_cannot_be_opened_is_no_fault() -> None:
     gone = replace(H200.devices[0], index=1, uuid=None, unread={"handle": "NVMLError_NoPermission"})
     whole = machine(managed=replace(H200, devices=(H200.devices[0], gone)))
