@@ -76,10 +76,10 @@ class Card:
         return Limits(
             card=self.name,
             memory_gb=self.memory_gb,
-            bandwidth=self.bandwidth,
-            bf16=self.bf16,
-            fp8=self.fp8,
-            power=self.power,
+            bandwidth=_real(self.bandwidth),
+            bf16=_real(self.bf16),
+            fp8=_real(self.fp8),
+            power=_real(self.power),
             pcie=self.pcie,
             source=self.source,
         )
@@ -131,6 +131,11 @@ def load(text: str) -> Catalogue:
             message = f"targets.toml: cards.{card.name}: architecture {card.architecture!r}"
             raise DocumentInvalid(message)
     return Catalogue(architectures=architectures, cards=cards)
+
+
+def _real(value: float | None) -> float | None:
+    """Return what TOML may give as a whole number, which a document would not read back."""
+    return None if value is None else float(value)
 
 
 def _image(row: dict[str, Any] | None) -> Image | None:

@@ -49,16 +49,20 @@ def device(**changes: Any) -> Device:
     return replace(real, **changes)
 
 
+def span(least: float, median: float, most: float) -> Range:
+    return Range(least=float(least), median=float(median), most=float(most))
+
+
 def load(**changes: Any) -> Load:
     """An H200 that works: at its power limit, warm, its link as wide as it can be."""
     steady = Load(
         index=0, uuid=UUID, samples=60, busy=50, reasons={"power-cap": 40},
-        generation=Range(least=5, median=5, most=5), width=Range(least=16, median=16, most=16),
-        sm_clock=Range(least=1200, median=1700, most=1980),
-        memory_clock=Range(least=3201, median=3201, most=3201),
-        power=Range(least=300, median=690, most=705),
-        temperature=Range(least=45, median=60, most=66),
-        utilization=Range(least=10, median=100, most=100), after=H200.devices[0].counters,
+        generation=span(least=5, median=5, most=5), width=span(least=16, median=16, most=16),
+        sm_clock=span(least=1200, median=1700, most=1980),
+        memory_clock=span(least=3201, median=3201, most=3201),
+        power=span(least=300, median=690, most=705),
+        temperature=span(least=45, median=60, most=66),
+        utilization=span(least=10, median=100, most=100), after=H200.devices[0].counters,
     )  # fmt: skip
     if "after" in changes and isinstance(changes["after"], dict):
         changes["after"] = replace(H200.devices[0].counters, **changes["after"])

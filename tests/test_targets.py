@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from envcheck import targets
+from envcheck.core import codec
 from envcheck.core.driver_facts import DriverCard
+from envcheck.core.model import Target
 from envcheck.core.sm import KNOWN, Sm
 from envcheck.errors import DocumentInvalid, UsageError
 
@@ -168,6 +170,22 @@ def test_the_name_that_the_driver_gives_tells_the_product_and_what_it_can_do() -
     assert (known.limits.bandwidth, known.limits.bf16, known.limits.pcie) == (1792, 209.5, 5)
     other = targets.of_card(replace(CARD_HERE, name="NVIDIA GeForce RTX 4090 D", sm="sm_89"))
     assert other.limits is None
+
+
+@pytest.mark.parametrize("name", [card.name for card in targets.catalogue().cards])
+def test_limits_survive_the_document_that_keeps_them(name: str) -> None:
+    target = targets.resolve(name)
+    assert target.limits is not None
+    assert codec.loads(Target, codec.dumps(target), name="target") == target
+
+
+def test_what_was_rented_is_a_product_or_an_architecture() -> None:
+    product, kind = targets.expected("RTX 5090"), targets.expected("blackwell")
+    assert (product.name, product.sm) == ("rtx-5090", "sm_120")
+    assert product.reported == ("NVIDIA GeForce RTX 5090",)
+    assert product.limits is not None
+    assert product.limits.memory_gb == 32
+    assert (kind.name, kind.sm, kind.reported, kind.limits) == ("blackwell", "sm_120", (), None)
 
 
 def test_no_name_of_the_driver_stands_for_two_products() -> None:

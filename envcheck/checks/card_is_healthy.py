@@ -74,7 +74,7 @@ def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Find
     mine = [x for x in logged or () if _is_of(x, device)]
     answers = {*device.unread.values(), *device.counters.unread.values(), *now.unread.values()}
     answers |= set(load.unread.values()) if load is not None else set()
-    evidence = _evidence(device.counters, now, mine)
+    evidence = _evidence(device, now, mine)
     faults = (
         *(_Fault(Status.FAIL, f"it {_BROKEN[a]} ({a})") for a in sorted(answers & set(_BROKEN))),
         *_of_errors(device.counters, now),
@@ -95,7 +95,8 @@ def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Find
 
 def _of_errors(before: Counters, now: Counters) -> Iterator[_Fault]:
     volatile, life = now.uncorrected_volatile or 0, now.uncorrected_aggregate or 0
-    rose = volatile - (before.uncorrected_volatile or 0)
+    told = before.uncorrected_volatile
+    rose = volatile - told if told is not None else 0
     if rose > 0:
         message = f"{rose} uncorrected memory error(s) while it worked"
         yield _Fault(Status.FAIL, message)
@@ -207,8 +208,10 @@ def _without_fault(
                          evidence=evidence | {"unread": reasons})  # fmt: skip
 
 
-def _evidence(before: Counters, now: Counters, mine: list[Xid]) -> dict[str, Json]:
+def _evidence(device: Device, now: Counters, mine: list[Xid]) -> dict[str, Json]:
+    before = device.counters
     return {
+        "ecc": device.ecc,
         "uncorrected_volatile": now.uncorrected_volatile,
         "uncorrected_volatile_before": before.uncorrected_volatile,
         "uncorrected_aggregate": now.uncorrected_aggregate,

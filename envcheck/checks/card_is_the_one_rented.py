@@ -31,6 +31,9 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     yield from _of_number(machine, len(cards))
     for card in cards:
+        if card.is_closed:
+            yield CHECK.skip(card.label, "NVML lists it, and does not open it")
+            continue
         yield from _of_card(question, machine, card)
 
 
@@ -135,7 +138,7 @@ def _finding(card: Shown, status: Status, message: str, remedy: str) -> Finding:
         "vbios": device.vbios if device is not None else None,
         "virtualization": device.virtualization if device is not None else None,
     }
-    domain = Domain.HOST if status is Status.FAIL else Domain.CARD
+    domain = Domain.CARD if status is Status.PASS else Domain.HOST
     return CHECK.finding(
         card.label, status, message, remedy=remedy, domain=domain, evidence=evidence
     )

@@ -100,9 +100,10 @@ def _is_told_by_nvml(question: Question, card: Card) -> bool:
     """Say whether card-is-not-shared judges the same memory, as it was before anything ran."""
     machine = question.machine
     managed = machine.managed if machine is not None else None
-    return managed is not None and any(
-        device.uuid == card.uuid and device.counters.used is not None for device in managed.devices
-    )
+    devices = managed.devices if managed is not None else ()
+    known = [(device.uuid, device.counters.used) for device in devices]
+    known += [(part.uuid, part.used) for device in devices for part in device.slices]
+    return any(uuid == card.uuid and used is not None for uuid, used in known)
 
 
 def _of_libraries(question: Question, executed: Executed) -> Iterator[Finding]:

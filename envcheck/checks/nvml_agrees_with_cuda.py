@@ -9,6 +9,7 @@ from envcheck.checks.check import Check, Question
 from envcheck.core.machine import Machine
 from envcheck.core.managed import Managed
 from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.unusable import unusable
 
 _GONE = "NVMLError_LibraryNotFound"
 _MISMATCH = "NVMLError_LibRmVersionMismatch"
@@ -26,6 +27,8 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _of_failure(machine: Machine, why: str) -> Finding:
+    if why == _GONE and unusable(machine.cards) is not None:
+        return CHECK.skip("NVML", f"{why}, and CUDA does not start either")
     several = len(shown_cards.of_cuda(machine)) > 1
     message, remedy = f"NVML does not start: {why}", "nvidia-smi; a reboot of the host often helps"
     hangs = not why.startswith("NVMLError")

@@ -40,6 +40,11 @@ class Shown:
         return self.device.sm if self.device is not None else None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing is known of it, but that NVML lists it."""
+        return self.card is None and self.device is not None and "handle" in self.device.unread
+
+    @property
     def is_slice(self) -> bool:
         """Whether a job gets a MIG slice instead of the card."""
         if self.card is not None and self.card.uuid:

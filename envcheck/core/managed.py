@@ -18,7 +18,7 @@ class Xid:
     """`0000:01:00`, as the log has it."""
     number: int
     text: str
-    """What follows the number, the first time."""
+    """What follows the number, the first time, without whose process it was."""
     count: int = 1
     """How often the log has this number of this card."""
 

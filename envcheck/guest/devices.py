@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +16,22 @@ _SHUTDOWN, _SLOWDOWN = 0, 1  # nvmlTemperatureThresholds_t
 _GPU = 0  # nvmlTemperatureSensors_t
 _COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
-_SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-"""GT/s of a lane, as the kernel writes them, and the generation of PCIe."""
+_SPEEDS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+"""GT/s of a lane, and the generation of PCIe; older kernels write `8`, newer ones `8.0`."""
 _PCI = "/sys/bus/pci/devices"
 
 
 def look(seconds: float = 20) -> Managed:
     """Return what NVML and the kernel say of the cards; never raises."""
-    ended = trial.run(lambda: codec.to_json(_managed()), deadline=seconds)
-    if isinstance(ended.value, dict):
-        found = codec.from_json(Managed, ended.value, "managed")
+    try:
+        ended = trial.run(lambda: codec.to_json(_managed()), deadline=seconds)
+    except OSError as error:
+        found = Managed(failed=f"NVML could not be asked: {error}")
     else:
-        found = Managed(failed=f"asking NVML did not end well: {words.reason(ended.outcome)}")
+        if isinstance(ended.value, dict):
+            found = codec.from_json(Managed, ended.value, "managed")
+        else:
+            found = Managed(failed=f"asking NVML did not end well: {words.reason(ended.outcome)}")
     xids, why = kernel_log.xids()
     return replace(found, flavour=nvidia_module.flavour(), xids=xids, why_no_xids=why)
 
@@ -82,7 +87,7 @@ def _device(index: int, card: nvml.Asked) -> Device:
         virtualization=_named(
             card, "virtualization", "DeviceGetVirtualizationMode", _VIRTUALIZATION
         ),
-        numa=_of_kernel(card, "numa", bus, "numa_node"),
+        numa=_of_kernel(card, "numa", bus, "numa_node", _node),
         link=_link(card, bus),
         power=_power(card),
         temperature=temperature(card),
@@ -143,8 +148,9 @@ def _link(card: nvml.Asked, bus: str | None) -> Link:
         width=width,
         max_generation=card.number("max_generation", "DeviceGetMaxPcieLinkGeneration"),
         max_width=card.number("max_width", "DeviceGetMaxPcieLinkWidth"),
-        card_generation=own or _of_kernel(card, "card_generation", bus, "max_link_speed"),
-        card_width=_of_kernel(card, "card_width", bus, "max_link_width"),
+        card_generation=own
+        or _of_kernel(card, "card_generation", bus, "max_link_speed", _generation),
+        card_width=_of_kernel(card, "card_width", bus, "max_link_width", _lanes),
     )
 
 
@@ -175,27 +181,40 @@ def _bus(card: nvml.Asked) -> str | None:
     return None if told is None else nvml.text(told.busId)
 
 
-def _of_kernel(card: nvml.Asked, field: str, bus: str | None, name: str) -> int | None:
+def _of_kernel(
+    card: nvml.Asked, field: str, bus: str | None, name: str, meaning: Callable[[str], int | None]
+) -> int | None:
     """Return what the kernel says of a card; it writes domains with four digits, NVML with eight."""
     if bus is None:
         card.unread[field] = "the bus of the card is not known"
         return None
     path = f"{_PCI}/{bus[-12:].lower()}/{name}"
     try:
-        with open(path, encoding="ascii") as handle:
-            said = handle.read().split()[0]
-    except (OSError, ValueError, IndexError) as error:
-        card.unread[field] = f"{path}: {error}"
+        with open(path, encoding="ascii", errors="replace") as handle:
+            said = handle.read().strip()
+    except OSError as error:
+        card.unread[field] = f"{path}: {error.strerror}"
         return None
-    value = _SPEEDS.get(said) if name == "max_link_speed" else None
+    value = None
     with contextlib.suppress(ValueError):
-        value = int(said) if value is None else value
-    # -1 is no node at all, 0 and 255 are widths that are not known.
-    if value is None or value < 0 or (name == "max_link_width" and value in (0, 255)):
-        card.unread[field] = f"{path} says {said}"
-        return None
-    card.unread.pop(field, None)
+        value = meaning(said.partition(" ")[0])
+    if value is None:
+        card.unread[field] = f"{path} says {said[:40]!r}"
+    else:
+        card.unread.pop(field, None)
     return value
+
+
+def _generation(said: str) -> int | None:
+    return _SPEEDS.get(float(said))
+
+
+def _lanes(said: str) -> int | None:
+    return int(said) if 0 < int(said) < 255 else None  # 0 and 255 are no width
+
+
+def _node(said: str) -> int | None:
+    return int(said) if int(said) >= 0 else None  # -1 is no node
 
 
 def _slices(card: nvml.Asked) -> tuple[Slice, ...]:

@@ -15,6 +15,8 @@ from envcheck.guest.forked import LIBC
 KMSG = "/dev/kmsg"
 # `NVRM: Xid (PCI:0000:01:00): 79, pid=1, name=x, GPU has fallen off the bus.`
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(?:, *(.*))?")
+# Whose process it was is nobody's business, on a host that others use too.
+_WHO = re.compile(r"\b(?:pid|name)=[^,]*(?:, *|$)")
 _READ_ALL, _SIZE = 3, 10  # of syslog(2)
 _RECORD = 1 << 13
 """More than a record of /dev/kmsg may have (CONSOLE_EXT_LOG_MAX)."""
@@ -44,7 +46,7 @@ def find(lines: Iterator[str] | list[str]) -> tuple[Xid, ...]:
             continue
         bus, number = match[1].lower(), int(match[2])
         known = found.get((bus, number))
-        said = known.text if known is not None else (match[3] or "").strip()[:_MAX_TEXT]
+        said = known.text if known else _WHO.sub("", match[3] or "").strip()[:_MAX_TEXT]
         count = known.count + 1 if known is not None else 1
         found[bus, number] = Xid(bus=bus, number=number, text=said, count=count)
     return tuple(found.values())

@@ -34,12 +34,14 @@ _Sample = dict[str, Any]
 class Watcher:
     """Samples all cards while the block runs."""
 
-    why = ""
-    """Why there is no result."""
+    def __init__(self) -> None:
+        self.why = "it was not begun"
+        """Why there is no result."""
+        self._told: Watched | None = None
+        self._aside: trial.Aside | None = None
 
     def __enter__(self) -> Watcher:
-        """Start the child."""
-        self._told: Watched | None = None
+        """Start the child; where none can be started, the work goes on unwatched."""
         heard, self._stop = os.pipe()
         mine = self._stop
 
@@ -49,9 +51,8 @@ class Watcher:
 
         try:
             self._aside = trial.Aside(work, deadline=_LONGEST)
-        except BaseException:
-            os.close(mine)
-            raise
+        except OSError as error:
+            self.why = f"watching could not begin: {error}"
         finally:
             os.close(heard)
         return self
@@ -66,9 +67,11 @@ class Watcher:
         with contextlib.suppress(BrokenPipeError):  # it has ended already
             os.write(self._stop, b".")
         os.close(self._stop)
+        if self._aside is None:
+            return
         ended = self._aside.wait(_PATIENCE if kind is None else 0)
         if isinstance(ended.value, dict):
-            self._told = codec.from_json(Watched, ended.value, "watched")
+            self._told, self.why = codec.from_json(Watched, ended.value, "watched"), ""
         else:
             self.why = f"watching did not end well: {words.reason(ended.outcome)}"
 
@@ -83,8 +86,9 @@ def _watch(stop: int) -> Watched:
     nvml.binding().nvmlInit()
     opened = [(index, card, why) for index, card, why in nvml.handles()]
     seen: list[list[_Sample]] = [[] for _ in opened]
-    due = time.monotonic()
-    while not select.select([stop], [], [], max(0.0, due - time.monotonic()))[0]:
+    due, ear = time.monotonic(), select.poll()
+    ear.register(stop)
+    while not ear.poll(max(0.0, due - time.monotonic()) * 1000):
         for samples, (_, card, _) in zip(seen, opened, strict=True):
             if card is not None:
                 samples.append(_sample(card))

@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+import machines
 import pytest
+from inventories import ask as ask_check
 
 from envcheck.core import codec
 from envcheck.core.managed import Counters, Device, Managed, Process, Range, Slice, Watched, Xid
@@ -203,29 +205,35 @@ def test_a_width_of_nothing_is_not_known(nvml: Path) -> None:
     assert (card.link.width, card.unread["width"]) == (None, "NVML says 0")
 
 
-def test_what_the_kernel_says_of_a_card(
-    nvml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_kernel_says_of_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "0000:01:00.0"
     folder.mkdir()
-    (folder / "max_link_width").write_text("16\n")
-    (folder / "max_link_speed").write_text("32.0 GT/s PCIe\n")
-    (folder / "numa_node").write_text("-1\n")
     monkeypatch.setattr(devices, "_PCI", str(tmp_path))
-    card = devices.nvml.Asked()
     bus = "00000000:01:00.0"
-    assert devices._of_kernel(card, "card_width", bus, "max_link_width") == 16
-    assert devices._of_kernel(card, "card_generation", bus, "max_link_speed") == 5
-    assert devices._of_kernel(card, "numa", bus, "numa_node") is None
-    assert list(card.unread) == ["numa"]
-    (folder / "max_link_speed").write_text("Unknown\n")
-    assert devices._of_kernel(card, "card_generation", bus, "max_link_speed") is None
+    for name, meaning, said, value in (
+        ("max_link_width", devices._lanes, "16", 16),
+        ("max_link_width", devices._lanes, "255", None),
+        ("max_link_width", devices._lanes, "0", None),
+        ("max_link_speed", devices._generation, "32.0 GT/s PCIe", 5),
+        ("max_link_speed", devices._generation, "8 GT/s", 3),  # as older kernels write
+        ("max_link_speed", devices._generation, "Unknown", None),
+        ("numa_node", devices._node, "-1", None),
+        ("numa_node", devices._node, "1", 1),
+        ("numa_node", devices._node, "", None),
+    ):
+        (folder / name).write_text(f"{said}\n")
+        card = devices.nvml.Asked()
+        assert devices._of_kernel(card, "field", bus, name, meaning) == value, said
+        assert list(card.unread) == ([] if value is not None else ["field"])
+    card = devices.nvml.Asked()
+    assert devices._of_kernel(card, "field", "00000000:02:00.0", "numa_node", devices._node) is None
+    assert card.unread["field"].endswith("0000:02:00.0/numa_node: No such file or directory")
 
 
 LOG = """\
 [    1.3] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build
 [ 10.0] NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-[ 11.0] NVRM: Xid (PCI:0000:C1:00): 31, pid=1896, Ch 0000000b
+[ 11.0] NVRM: Xid (PCI:0000:C1:00): 31, pid=1896, name=secret job, Ch 0000000b
 [ 12.0] NVRM: Xid (PCI:0000:c1:00): 31, pid=1897, Ch 0000000c
 [ 13.0] NVRM: Xid (0000:03:00): 62, 0096(1c54) 00000000 00000000
 [ 14.0] NVRM: Xid (PCI:0002:01:00 GPU-I:05): 94, Contained: SM (0x1)
@@ -236,10 +244,10 @@ LOG = """\
 
 def test_xids_of_a_log() -> None:
     """The forms of lines are those of public reports (0000:03:00: a driver of 2014)."""
-    fallen = "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    fallen = "GPU has fallen off the bus."
     assert kernel_log.find(LOG) == (
         Xid(bus="0000:01:00", number=79, text=fallen),
-        Xid(bus="0000:c1:00", number=31, text="pid=1896, Ch 0000000b", count=2),
+        Xid(bus="0000:c1:00", number=31, text="Ch 0000000b", count=2),
         Xid(bus="0000:03:00", number=62, text="0096(1c54) 00000000 00000000"),
         Xid(bus="0002:01:00", number=94, text="Contained: SM (0x1)"),
         Xid(bus="0000:41:00", number=154, text=""),
@@ -303,6 +311,17 @@ def test_a_card_that_is_lost_while_it_works(nvml: Path) -> None:
     assert card.unread["utilization"] == "NVMLError_GpuIsLost"
 
 
+def test_trials_run_beside_it_and_leave_it_alone(nvml: Path) -> None:
+    """They kill whatever appears below this process while they run; it was there before."""
+    program = WATCH.format(seconds=0.5).replace(
+        "    time.sleep", "    for _ in range(3): trial.run_all([lambda: 1] * 3, deadline=9)\n    time.sleep"
+    ).replace("import time", "import time\nfrom envcheck.guest import trial", 1)  # fmt: skip
+    said = codec.loads(
+        Watched, ask(program, nvml, {"DeviceGetUtilizationRates": 9}), name="watched"
+    )
+    assert said.cards[0].busy == said.cards[0].samples > 1
+
+
 def test_a_watcher_that_hangs_does_not_hold_up_the_work(nvml: Path) -> None:
     program = WATCH.format(seconds=0.3).replace(
         "import time\n",
@@ -339,3 +358,31 @@ def _runs(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_r33_from_the_library_to_the_finding(nvml: Path) -> None:
+    """Each sick state as NVML answers it, read by its binding and judged."""
+    sick = {
+        "DeviceGetTotalEccErrors": ("0,0,3,3", "card-is-healthy", "fail"),
+        "DeviceGetRemappedRows": ("0,1,0,1", "card-is-healthy", "fail"),
+        "DeviceGetRetiredPagesPendingStatus": (1, "card-is-healthy", "fail"),
+        "DeviceGetPerformanceState": ("!15", "card-is-healthy", "fail"),
+        "DeviceGetMemoryInfo_v2": (
+            "150754820096,644939776,1,9000000000",
+            "card-is-not-shared",
+            "warn",
+        ),
+        "DeviceGetComputeRunningProcesses_v2": ("77/1000", "card-is-not-shared", "warn"),
+        "DeviceGetPowerManagementLimit": (350000, "card-is-the-one-rented", "warn"),
+        "DeviceGetName": ("NVIDIA H200 NVL", "card-is-the-one-rented", "fail"),
+        "DeviceGetComputeMode": (2, "driver-starts", "fail"),
+        "InitWithFlags": ("!12", "nvml-agrees-with-cuda", "warn"),
+    }
+    for function, (answer, check, status) in sick.items():
+        managed = look(nvml, **{function: answer})
+        whole = machines.machine(
+            managed=managed, watched=None, asked=machines.asked("h200"),
+            cards=machines.cards(machines.card()),
+        )  # fmt: skip
+        found = ask_check(check, machines.inventory(whole), "sm_90")
+        assert status in [finding.status.value for finding in found], function
