@@ -182,8 +182,10 @@ def test_memory(memory: HostMemory, statuses: list[str]) -> None:
         # Only those that it may run on are counted by OpenMP and by `len(sched_getaffinity)`.
         (Processors(seen=64, allowed=8, quota=8.0), 8, {"processors": "pass"}),
         (Processors(seen=8, allowed=8), 9, {"workers": "warn"}),
-        (Processors(seen=8, allowed=8, steal=0.10), None, {"processors": "pass"}),
-        (Processors(seen=8, allowed=8, steal=0.11), None, {"host": "warn"}),
+        (Processors(seen=8, allowed=8, wanted=1.0, steal=0.10), None, {"processors": "pass"}),
+        (Processors(seen=8, allowed=8, wanted=1.0, steal=0.11), None, {"host": "warn"}),
+        # One tick of eight: chance.
+        (Processors(seen=8, allowed=8, wanted=0.08, steal=0.125), None, {"processors": "pass"}),
         (Processors(seen=8, allowed=8, load=8.0), None, {"processors": "pass"}),
         (Processors(seen=8, allowed=8, load=8.1), None, {"host": "warn"}),
     ],
