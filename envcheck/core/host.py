@@ -86,6 +86,8 @@ class Disk:
 
     folder: str
     """The one that was asked for, or the nearest above it that is there."""
+    missing: bool = False
+    """Whether the one that was asked for is not there."""
     filesystem: str | None = None
     """`ext4`, `nfs4`."""
     network: bool = False

@@ -47,6 +47,7 @@ def _facts(folder: str) -> dict[str, Any]:
     status, kind = os.statvfs(found), filesystems.kind(found)
     return {
         "folder": visible(found),
+        "missing": found != os.path.abspath(folder),
         "filesystem": kind,
         "network": filesystems.remote(kind),
         "read_only": bool(status.f_flag & os.ST_RDONLY),

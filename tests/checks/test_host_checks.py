@@ -134,6 +134,7 @@ DISK = Disk(folder="/data", filesystem="ext4", free=300 * GB, inodes=10**6, writ
         (replace(DISK, inodes=0), None, "fail", "no more files"),
         (replace(DISK, inodes=None), None, "pass", "ext4"),
         (replace(DISK, filesystem="nfs4", network=True), None, "pass", "nfs4, over the network"),
+        (replace(DISK, missing=True), None, "pass", "is not there yet"),
         (replace(DISK, free=None), None, "pass", "tells of no size"),
         (replace(DISK, free=None), GB, "warn", "not sure"),
     ],

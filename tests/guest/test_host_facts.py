@@ -348,7 +348,8 @@ def test_nothing_is_left_and_the_nearest_folder_stands_for_one_that_is_not_there
     tmp_path: Path,
 ) -> None:
     found, why = disk.look(str(tmp_path / "not" / "there"), seconds=8)
-    assert (found.folder, why) == (str(tmp_path), "")
+    assert (found.folder, found.missing, why) == (str(tmp_path), True, "")
+    assert disk.look(str(tmp_path), seconds=8)[0].missing is False
     assert found.refused is None
     assert list(tmp_path.iterdir()) == []
     whole = os.statvfs(tmp_path)
