@@ -18,7 +18,10 @@ _WINDOW = 1.0
 
 
 def look(asked: Asked, seconds: float) -> Host:
-    """Return all facts, in about so many seconds at most; never raises."""
+    """Return all facts, in about so many seconds, or some more where a disk hangs; never raises.
+
+    No other thread may start processes meanwhile, see `trial`.
+    """
     unread: dict[str, str] = {}
     memory = _part("memory", host_memory.look, unread)
     shared = _part(
