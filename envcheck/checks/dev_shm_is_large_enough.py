@@ -62,14 +62,14 @@ def _written(machine: Machine, shared: SharedWrite, memory: HostMemory | None) -
     asked = machine.asked.shm is not None or machine.asked.workers is not None
     wrong = _unusable(shared.folder) or _too_small(machine, shared, memory)
     room = memory.room if memory is not None else None
-    status, message = Status.PASS, f"took {_mib(shared.written)} for {_purpose(machine)}"
+    status, message = Status.PASS, f"took {_mib(shared.written)} of {_need(machine, shared)}"
     if wrong is not None:
         status, message = Status.FAIL if asked else Status.WARN, wrong
     elif room is not None and room < shared.wanted:
         status = Status.WARN
         message = f"is memory, of which {_mib(room)} are left for {_need(machine, shared)}"
     elif shared.written < shared.wanted:
-        message += f" ({_mib(shared.wanted)}: more was not tried), and tells of {_mib(shared.free)}"
+        message += f"; more was not tried, and it tells of {_mib(shared.free)}"
     size = f"{max(-(-shared.wanted >> 30), 8)}g"
     remedy = _REMEDY.format(size=size, path=shared.folder.path)
     evidence: dict[str, Json] = {
@@ -91,8 +91,8 @@ def _too_small(machine: Machine, shared: SharedWrite, memory: HostMemory | None)
     """Say why what is wanted cannot lie there; the kernel's word comes before arithmetic."""
     need = _need(machine, shared)
     if shared.refused is not None:
-        killed = ", and is killed by a bus error" if shared.refused == "ENOSPC" else ""
-        return f"took {_mib(shared.written)}, then {shared.refused}, of {need}{killed}"
+        killed = ": who maps more is killed by a bus error" if shared.refused == "ENOSPC" else ""
+        return f"took {_mib(shared.written)} of {need}, then {shared.refused}{killed}"
     if shared.free is not None and shared.free < shared.wanted:
         return f"has {_mib(shared.free)} free of {need}"
     bound = memory.bound if memory is not None else None
@@ -102,14 +102,10 @@ def _too_small(machine: Machine, shared: SharedWrite, memory: HostMemory | None)
 
 
 def _need(machine: Machine, shared: SharedWrite) -> str:
-    return f"the {_mib(shared.wanted)} of {_purpose(machine)}"
-
-
-def _purpose(machine: Machine) -> str:
     if machine.asked.shm is not None:
-        return "a job that was asked for (--shm)"
-    workers = machine.asked.workers
-    return f"a data loader with {WORKERS if workers is None else workers} workers"
+        return f"the {_mib(shared.wanted)} that were asked for (--shm)"
+    workers = WORKERS if machine.asked.workers is None else machine.asked.workers
+    return f"the {_mib(shared.wanted)} of a data loader with {workers} workers"
 
 
 def _mib(size: int | None) -> str:

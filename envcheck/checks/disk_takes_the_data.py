@@ -70,6 +70,8 @@ def _good(disk: Disk, asked: int | None) -> str:
         parts.append(f"{_gb(asked)} are written in {asked / disk.write_rate / 60:.0f} min")
     kind = disk.filesystem or "an unknown file system"
     parts.append(f"{kind}, over the network" if disk.network else kind)
+    if disk.missing:
+        parts.append("the folder itself is not there yet")
     return ", ".join(parts)
 
 

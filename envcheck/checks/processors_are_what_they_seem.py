@@ -13,6 +13,9 @@ from envcheck.core.model import Domain, Finding, Json, Status
 # "If steal time is greater than 10 % ... the VM is likely running slower than it should": D. Haynes,
 # Understanding CPU Steal Time, Scout APM, 2013.
 STEAL = 0.10
+# The kernel counts in ticks of 10 ms (USER_HZ); of half a second one tick is a fifth of that share,
+# of less it may be all of it.
+ENOUGH = 0.5
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -52,7 +55,7 @@ def _of_quota(found: Processors, usable: int, workers: int | None) -> Iterator[F
 
 
 def _of_others(found: Processors) -> Iterator[Finding]:
-    if found.steal is not None and found.steal > STEAL:
+    if found.steal is not None and found.steal > STEAL and (found.wanted or 0) >= ENOUGH:
         message = (
             f"the hypervisor gave {found.steal:.0%} of the wanted time to other machines while"
             " this was looked at"
@@ -91,6 +94,7 @@ def _of(
         "quota": found.quota,
         "model": found.model,
         "load_1min": found.load,
+        "wanted_seconds": found.wanted,
         "steal_share": found.steal,
         "busy_share": found.busy,
         "waiting_percent_1min": dict(found.pressure),
@@ -104,8 +108,8 @@ CHECK = Check(
     claim="The processors that a job counts are those that it may use, and others leave them to it.",
     how=(
         "Compares the processors that a process may run on with the quota of the control groups "
-        "above it, the load of the host with its processors, and counts for a second how much of "
-        "the wanted time a hypervisor gives to other machines. Names cards at a NUMA node where "
+        "above it, the load of the host with its processors, and counts for a second of work how much "
+        "of the wanted time a hypervisor gives to other machines. Names cards at a NUMA node where "
         "this process may use no processor."
     ),
     remedy="Set OMP_NUM_THREADS and num_workers to what may be used, or use another host.",

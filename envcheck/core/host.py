@@ -24,8 +24,10 @@ class Processors:
     model: str | None = None
     load: float | None = None
     """Processes of the whole host that ran or waited, over the last minute."""
+    wanted: float | None = None
+    """Processor time that was wanted, by whomever, while this was looked at."""
     steal: float | None = None
-    """Share of the wanted time that a hypervisor gave to others, while this was looked at."""
+    """Share of it that a hypervisor gave to others."""
     busy: float | None = None
     """Share of the time of all processors that was used meanwhile, by whomever."""
     pressure: Mapping[str, float] = field(default_factory=dict)
@@ -84,6 +86,8 @@ class Disk:
 
     folder: str
     """The one that was asked for, or the nearest above it that is there."""
+    missing: bool = False
+    """Whether the one that was asked for is not there."""
     filesystem: str | None = None
     """`ext4`, `nfs4`."""
     network: bool = False

@@ -25,17 +25,20 @@ _FIRST, _SYNC = 1 << 20, 32 << 20
 """Written between two waits for the disk, more from one to the next: a slow one takes little, and
 on a fast one the waits do not count."""
 _FILES = 200
+_PATIENCE = 5.0
+"""Seconds more for a child that would have ended by itself: only one that hangs takes them."""
 
 
 def look(folder: str, *, seconds: float) -> tuple[Disk, str]:
     """Return what is known of the disk, and why something is not; never raises."""
-    ended = trial.run(lambda: _facts(folder), deadline=seconds / 2)
+    ended = trial.run(lambda: _facts(folder), deadline=_PATIENCE)
     disk = Disk(folder=visible(os.path.abspath(folder)))
     if not isinstance(ended.value, dict):
         return disk, words.reason(ended.outcome)
     disk = replace(disk, **ended.value)
     name, each = f".envcheck-{os.getpid()}", min(2.0, seconds / 4)
-    ended = trial.run(lambda: _tried(folder, name, disk.free, each), deadline=seconds)
+    deadline = seconds + _PATIENCE
+    ended = trial.run(lambda: _tried(folder, name, disk.free, each), deadline=deadline)
     if not isinstance(ended.value, dict):
         trial.run(lambda: _remove(folder, name), deadline=each)
         return disk, words.reason(ended.outcome)
@@ -47,6 +50,7 @@ def _facts(folder: str) -> dict[str, Any]:
     status, kind = os.statvfs(found), filesystems.kind(found)
     return {
         "folder": visible(found),
+        "missing": found != os.path.abspath(folder),
         "filesystem": kind,
         "network": filesystems.remote(kind),
         "read_only": bool(status.f_flag & os.ST_RDONLY),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from envcheck.core.host import Host, Processors
+from envcheck.core.host import Host
 from envcheck.core.machine import Asked
 from envcheck.guest import bounds, clock, disk, host_memory, nodes, processors, shm_write, system
 
@@ -18,9 +18,11 @@ _WINDOW = 1.0
 
 
 def look(asked: Asked, seconds: float) -> Host:
-    """Return all facts, in about so many seconds at most; never raises."""
+    """Return all facts, in about so many seconds, or some more where a disk hangs; never raises.
+
+    No other thread may start processes meanwhile, see `trial`.
+    """
     unread: dict[str, str] = {}
-    watch = processors.Watch()
     memory = _part("memory", host_memory.look, unread)
     shared = _part(
         "shared", lambda: shm_write.look(asked, memory, seconds=seconds * 0.3), unread
@@ -29,9 +31,8 @@ def look(asked: Asked, seconds: float) -> Host:
     if found is not None and found[1]:
         unread["disk"] = found[1]
     told = _part("system", system.look, unread)
-    used: Processors | None = _part(
-        "processors", lambda: watch.look(at_least=min(_WINDOW, seconds / 5)), unread
-    )  # fmt: skip
+    work = min(_WINDOW, seconds / 5)
+    used = _part("processors", lambda: processors.look(seconds=work), unread)
     inside = told is not None and told.container is not None
     return Host(
         processors=used,

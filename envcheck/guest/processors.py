@@ -15,45 +15,39 @@ in the first two already."""
 _COUNTED = 8
 
 
-class Watch:
-    """Between its making and `look` it is counted what becomes of the processors' time."""
-
-    def __init__(self, stat: str = "/proc/stat") -> None:
-        self._stat = stat
-        self._started = time.monotonic()
-        self._before = _ticks(stat)
-
-    def look(self, *, at_least: float = 0.0) -> Processors:
-        """Return all that is known of the processors, at least so many seconds after the start."""
-        left = self._started + at_least - time.monotonic()
-        if left > 0:
-            time.sleep(left)
-        steal, busy = shares(self._before, _ticks(self._stat))
-        return Processors(
-            seen=os.cpu_count(),
-            allowed=_allowed(),
-            quota=cgroups.quota(),
-            model=_model(),
-            load=_load(),
-            steal=steal,
-            busy=busy,
-            pressure=pressure(),
-        )
+def look(*, seconds: float, stat: str = "/proc/stat") -> Processors:
+    """Return all that is known of them; works for so long, as only wanted time can be stolen."""
+    until, before = time.monotonic() + seconds, _ticks(stat)
+    while time.monotonic() < until:
+        pass
+    wanted, steal, busy = shares(before, _ticks(stat))
+    return Processors(
+        seen=os.cpu_count(),
+        allowed=_allowed(),
+        quota=cgroups.quota(),
+        model=_model(),
+        load=_load(),
+        wanted=wanted,
+        steal=steal,
+        busy=busy,
+        pressure=pressure(),
+    )
 
 
 def shares(
     before: tuple[int, ...] | None, after: tuple[int, ...] | None
-) -> tuple[float | None, float | None]:
-    """Return the stolen share of the wanted time, and the used share of all time, in between."""
+) -> tuple[float | None, float | None, float | None]:
+    """Return the wanted time in between, its stolen share, and the used share of all time."""
     if before is None or after is None:
-        return None, None
+        return None, None, None
     spent = [max(late - early, 0) for early, late in zip(before, after, strict=True)]
     every = sum(spent)
     wanted = every - spent[_IDLE] - spent[_WAITING]
     if not every:
-        return None, None
+        return None, None, None
+    seconds = wanted / os.sysconf("SC_CLK_TCK")
     steal = spent[_STEAL] / wanted if wanted else 0.0
-    return round(steal, 4), round((wanted - spent[_STEAL]) / every, 4)
+    return round(seconds, 2), round(steal, 4), round((wanted - spent[_STEAL]) / every, 4)
 
 
 def pressure(folder: str = "/proc/pressure") -> dict[str, float]:

@@ -18,6 +18,8 @@ from envcheck.core.shared_memory import for_workers
 from envcheck.guest import cache_folders, filesystems, trial
 
 _STEP = 16 << 20
+_PATIENCE = 5.0
+"""Seconds more for a child that would have ended by itself: on a busy host it is late at times."""
 
 
 def look(
@@ -31,7 +33,7 @@ def look(
     tried = min(wanted, room // 2 if room is not None else _STEP)
     written, refused = 0, None
     if folder.exists:
-        ended = trial.run(lambda: write(path, tried, seconds=seconds), deadline=seconds + 1)
+        ended = trial.run(lambda: write(path, tried, seconds=seconds), deadline=seconds + _PATIENCE)
         told = ended.value if isinstance(ended.value, dict) else {}
         written = told.get("written", 0)
         refused = told.get("refused") if told else ended.outcome.signal or ended.outcome.status

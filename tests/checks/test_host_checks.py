@@ -134,6 +134,7 @@ DISK = Disk(folder="/data", filesystem="ext4", free=300 * GB, inodes=10**6, writ
         (replace(DISK, inodes=0), None, "fail", "no more files"),
         (replace(DISK, inodes=None), None, "pass", "ext4"),
         (replace(DISK, filesystem="nfs4", network=True), None, "pass", "nfs4, over the network"),
+        (replace(DISK, missing=True), None, "pass", "is not there yet"),
         (replace(DISK, free=None), None, "pass", "tells of no size"),
         (replace(DISK, free=None), GB, "warn", "not sure"),
     ],
@@ -182,8 +183,10 @@ def test_memory(memory: HostMemory, statuses: list[str]) -> None:
         # Only those that it may run on are counted by OpenMP and by `len(sched_getaffinity)`.
         (Processors(seen=64, allowed=8, quota=8.0), 8, {"processors": "pass"}),
         (Processors(seen=8, allowed=8), 9, {"workers": "warn"}),
-        (Processors(seen=8, allowed=8, steal=0.10), None, {"processors": "pass"}),
-        (Processors(seen=8, allowed=8, steal=0.11), None, {"host": "warn"}),
+        (Processors(seen=8, allowed=8, wanted=1.0, steal=0.10), None, {"processors": "pass"}),
+        (Processors(seen=8, allowed=8, wanted=1.0, steal=0.11), None, {"host": "warn"}),
+        # One tick of eight: chance.
+        (Processors(seen=8, allowed=8, wanted=0.08, steal=0.125), None, {"processors": "pass"}),
         (Processors(seen=8, allowed=8, load=8.0), None, {"processors": "pass"}),
         (Processors(seen=8, allowed=8, load=8.1), None, {"host": "warn"}),
     ],

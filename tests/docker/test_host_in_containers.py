@@ -216,3 +216,37 @@ def test_r23e_nodes_that_vanish_and_nodes_that_the_control_group_forbids(place: 
     # A node may be made there without a rule for it, and then not be opened: that of a container
     # whose rules were rewritten.
     assert json.loads(place.run(*command)) == [[], [], ["/dev/nvidia0"]]
+
+
+NOW = """
+import json, sys
+sys.path.insert(0, "/guest")
+from envcheck.guest import nodes
+print(json.dumps([nodes.nodes(), nodes.forbidden()]))
+"""
+
+
+def test_r23e_rules_that_are_rewritten_while_a_container_runs(place: Place) -> None:
+    """What a reload of systemd does (NVIDIA/nvidia-container-toolkit#48), by hand."""
+    volumes = {str(place.folder): {"bind": "/guest", "mode": "ro"}}
+    container = place.engine._client.containers.run(
+        place.image, ["sleep", "120"], volumes=volumes, network_mode="none", detach=True,
+        device_cgroup_rules=["c 195:* rwm"],
+    )  # fmt: skip
+
+    def seen() -> list[list[str]]:
+        code, said = container.exec_run(["python3", "-B", "-c", NOW])
+        assert code == 0, said
+        told: list[list[str]] = json.loads(said)
+        return told
+
+    try:
+        assert container.exec_run(["mknod", "/dev/nvidia0", "c", "195", "0"])[0] == 0
+        assert seen() == [["/dev/nvidia0"], []]
+        # Of version 2 of control groups no file takes rules: there the test above must do.
+        rules = Path(f"/sys/fs/cgroup/devices/docker/{container.id}/devices.deny")
+        if rules.exists():
+            rules.write_text("c 195:* rwm\n")
+            assert seen() == [[], ["/dev/nvidia0"]]
+    finally:
+        container.remove(force=True)
