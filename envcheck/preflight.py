@@ -25,6 +25,8 @@ from envcheck.judge import judge
 if TYPE_CHECKING:
     from envcheck.output.steps import Shown
 
+_BESIDE = 1.2
+"""Seconds of a budget for what begins before the first step and ends after the last one."""
 _LEAST = 5.0
 """Seconds that the environment gets in any case: PyTorch alone needs them to start."""
 
@@ -117,7 +119,8 @@ class _Run:
 def look(plan: Plan, shown: Shown) -> Inventory:
     """Take all steps that are worth it; returns what they found out."""
     machine = Machine(asked=plan.asked, cards=native.cards())
-    run = _Run(plan, shown, time.monotonic() + plan.depth.budget, machine)
+    until = time.monotonic() + plan.depth.budget - _BESIDE
+    run = _Run(plan, shown, until, machine)
     for step in _BEFORE:
         run.take(step)
     if run.reason is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.host import HostMemory
@@ -29,13 +30,13 @@ def _run(question: Question) -> Iterator[Finding]:
         yield _of(memory, Status.WARN, message, remedy)
     largest = _largest_card(machine)
     if memory.bound is not None and largest is not None and memory.bound < largest:
-        warned = True
         message = (
             f"{_gb(memory.bound)} are less than the card's {_gb(largest)}: what fills the card"
             " cannot be read into memory first, as torch.load does"
         )
         remedy = "torch.load(mmap=True), or safetensors; else a host with more memory"
-        yield _of(memory, Status.WARN, message, remedy)
+        # Whether a job reads that much at once is not known, so nothing rests on it.
+        yield replace(_of(memory, Status.WARN, message, remedy), required=False)
     if not warned:
         left = f", {_gb(memory.room)} left" if memory.room is not None else ""
         limit = f"limit {_gb(memory.limit)}" if memory.limit is not None else "no limit"

@@ -41,9 +41,9 @@ from envcheck.guest.spent import Spent
 _IMPORT_SECONDS = 120
 _FOR_EACH = 4
 """Processors for each process that imports ahead."""
-_BESIDE = 4.2
-"""Seconds of a budget that are for the rest of a check: starting, reading files, judging. On
-machines with an H200 it was 2.5 to 4.2 s."""
+_BESIDE = 3.0
+"""Seconds of a budget that are for the rest of a check: starting, looking at the environment,
+judging. On machines with an H200 it was 1.5 to 3 s."""
 _CPU_RANKS = 2
 """Processes that exchange data where there is no card to count."""
 _FOR_GRADIENTS = ("torch.fx.experimental.symbolic_shapes",)
