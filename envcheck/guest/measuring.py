@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ from envcheck.guest.spent import Spent
 _MANY = 1 << 24
 """Elements of all operands beyond which the CPU takes seconds for a reference; none of the
 catalogue has a quarter of that, sizes of jobs may."""
+_SWITCH = 0.0005
+"""Seconds."""
 _KEPT = {-4: 0, -1: (1 << 31) - 1, -8: 1}
 """M_MMAP_MAX, M_TRIM_THRESHOLD and M_ARENA_MAX of glibc's malloc.h."""
 
@@ -79,6 +82,9 @@ class Task:
 def start(device: str, *, threads: int) -> None:
     """Make the card ready, and let references take so many threads at most."""
     _keep_pages()
+    # The thread that works references out gives the interpreter up with each operation, and
+    # would get it back after Python's usual 5 ms.
+    sys.setswitchinterval(_SWITCH)
     torch().set_num_threads(min(threads, torch().get_num_threads()))
     if device == "cuda":
         torch().cuda.init()
