@@ -76,7 +76,10 @@ class Task:
     @property
     def directions(self) -> tuple[str, ...]:
         """Which runs it comes to."""
-        return self.op.passes if self.op.gradients else ("forward",)
+        if not self.op.gradients:
+            return ("forward",)
+        first = self.case == self.op.pairs(self.dtype)[0]
+        return self.op.passes if first or self.op.apart else self.op.passes[-1:]
 
 
 def start(device: str, *, threads: int) -> None:
@@ -204,7 +207,7 @@ class _Measurement:
             list(given.values()),
         )
         parts = {f"d_{name}": part for name, part in zip(names, found, strict=True)}
-        if "forward" in self.task.op.passes:
+        if "forward" in self.task.directions:
             return parts
         return {**{name: out.detach() for name, out in outputs.items()}, **parts}
 

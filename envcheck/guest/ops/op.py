@@ -74,8 +74,10 @@ class Op:
     gradients: tuple[str, ...] = ()
     """Operands that get a gradient; none where there is no backward pass."""
     passes: tuple[str, ...] = ("forward", "backward")
-    """Those that are run where there are gradients; `backward` alone measures the outputs too,
-    which saves time where each pass has to be compiled or planned."""
+    """Those that are run where there are gradients. A `backward` without a `forward` measures the
+    outputs too: so it is with all cases but the first of a dtype, which halves what they cost."""
+    apart: bool = False
+    """Whether all cases have both passes, as other kernels run where no gradient is wanted."""
     exact: tuple[str, ...] = ("integers", "ones", "zeros")
     """Patterns with which no sum is rounded, so that the last bit is known."""
     watched: bool = False
