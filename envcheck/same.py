@@ -7,12 +7,11 @@ from typing import NoReturn
 
 from envcheck.attest import Manifest
 from envcheck.core import cuda, unusable
-from envcheck.core.cards import Cards
 from envcheck.core.driver_facts import DriverCard
 from envcheck.core.executed import Card
 from envcheck.core.installed import Differing
 from envcheck.core.model import Assurance, Environment, Report
-from envcheck.core.present import Present, PresentDifference
+from envcheck.core.present import OnlyCard, Present, PresentDifference
 from envcheck.core.redacted import is_redacted
 from envcheck.errors import JobRefused
 from envcheck.gate import NEW_ONE
@@ -40,9 +39,9 @@ def require(manifest: Manifest, here: Present) -> tuple[str, ...]:
         notes.append(f"{said} known from within: the environment's digest decides")
     executed = manifest.inventory.executed
     if executed is not None and executed.card is not None:
-        notes += _compare_card(executed.card, manifest.report, here.cards)
+        notes += _compare_card(executed.card, manifest.report, here)
     else:
-        notes += _compare_target(manifest.report, here.cards)
+        notes += _compare_target(manifest.report, here)
     return tuple(notes)
 
 
@@ -123,20 +122,29 @@ def _was_so(
     return False
 
 
-def _first_card(cards: Cards) -> DriverCard | None:
-    return cards.driver.cards[0] if cards.driver is not None and cards.driver.cards else None
+def _card(here: Present) -> OnlyCard | DriverCard | None:
+    """Return the card that a job would see first."""
+    told = here.cards.driver if here.cards is not None else None
+    return here.only or (told.cards[0] if told is not None and told.cards else None)
 
 
-def _compare_card(there: Card, report: Report, cards: Cards) -> Iterator[str]:
+def _module(here: Present) -> str | None:
+    if here.only is not None:
+        return here.only.module
+    return here.cards.module if here.cards is not None else None
+
+
+def _compare_card(there: Card, report: Report, present: Present) -> Iterator[str]:
     """Compare the card and the driver that everything ran on; yields what is not told."""
-    cause, here = unusable.unusable(cards), _first_card(cards)
+    cause = unusable.unusable(present.cards) if present.cards is not None else None
+    here, module = _card(present), _module(present)
     if cause is not None or here is None:
         why, remedy = (cause.message, cause.remedy) if cause is not None else ("none is seen", "")
         _refuse(f"the manifest's card is {there.name}, and here is none to use: {why}", remedy)
     if there.driver is None:
         yield "the manifest does not say with which driver it was made, so none was compared"
-    elif cards.module != there.driver:
-        now = cards.module or "none that is told"
+    elif module != there.driver:
+        now = module or "none that is told"
         _refuse(f"another driver: {there.driver} in the manifest, {now} here")
     if (here.name, here.sm) != (there.name, there.sm):
         old, new = (f"{c.name} ({c.sm})" for c in (there, here))
@@ -147,14 +155,14 @@ def _compare_card(there: Card, report: Report, cards: Cards) -> Iterator[str]:
         _refuse(f"another {there.name}: {there.uuid} in the manifest, {here.uuid} here")
 
 
-def _compare_target(report: Report, cards: Cards) -> Iterator[str]:
+def _compare_target(report: Report, present: Present) -> Iterator[str]:
     """Compare what a manifest is about where nothing was run: a target, perhaps a driver."""
+    here, module = _card(present), _module(present)
     if report.driver is not None:
-        if cards.module is None:
+        if module is None:
             _refuse(f"the manifest is about driver {report.driver}, and here is none")
-        if cuda.parse_version(cards.module) < cuda.parse_version(report.driver):
-            _refuse(f"an older driver: {report.driver} in the manifest, {cards.module} here")
-    here = _first_card(cards)
+        if cuda.parse_version(module) < cuda.parse_version(report.driver):
+            _refuse(f"an older driver: {report.driver} in the manifest, {module} here")
     if here is None:
         yield f"no card is seen here, so none was compared with {report.target.name}"
     elif here.sm != report.target.sm:

@@ -28,7 +28,7 @@ from envcheck.core.compiled import Outcome
 from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.executed import Card, Executed
 from envcheck.core.model import Assurance, Status
-from envcheck.core.present import Present, PresentRequest
+from envcheck.core.present import OnlyCard, Present, PresentRequest
 from envcheck.engine import job
 from envcheck.engine.present import Looking
 from envcheck.errors import JobRefused, UsageError
@@ -298,8 +298,11 @@ def test_a_manifest_about_a_driver_wants_one(signed: Signed) -> None:
     refused(gated(signed, "--manifest", manifest), 12, "about driver 580.65.06, and here is none")
 
 
-def on(card: DriverCard, driver: str | None, here: Present) -> Present:
+def on(card: DriverCard, driver: str | None, here: Present, teller: str) -> Present:
     """Return the same environment on a machine that nobody has here."""
+    if teller == "NVML":
+        only = OnlyCard(name=card.name, sm=card.sm, uuid=card.uuid, module=driver)
+        return replace(here, only=only, cards=None)
     facts = DriverFacts(init=0, cards=(card,))
     return replace(here, cards=Cards(driver=facts, module=driver, nodes=("/dev/nvidia0",)))
 
@@ -310,6 +313,7 @@ H200 = DriverCard(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("teller", ["CUDA", "NVML"])
 @pytest.mark.parametrize(
     ("there", "card", "driver", "said"),
     [
@@ -326,14 +330,16 @@ H200 = DriverCard(
         (None, replace(H200, sm="sm_120"), "580.65.06", "about hopper (sm_90), here is NVIDIA H200"),
     ],
 )  # fmt: skip
-def test_driver_and_card_of_other_machines(signed: Signed, there, card, driver, said) -> None:
+def test_driver_and_card_of_other_machines(
+    signed: Signed, there, card, driver, said, teller
+) -> None:
     """Without a card in the manifest (None) its driver is the least one, and its SM decides."""
     told = {"name": "NVIDIA H200", "uuid": "GPU-1", "driver": "580.65.06", **(there or {})}
     change = with_report(driver="580.65.06") if there is None else ran_on(**told)
     manifest = signed.read(signed.changed("machine", change))
     looking = Looking(str(signed.python))
     try:
-        here = on(card, driver, looking.answer(PresentRequest(since=0.0)))
+        here = on(card, driver, looking.answer(PresentRequest(since=0.0)), teller)
     finally:
         looking.end()
     if said is None:

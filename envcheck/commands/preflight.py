@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,13 +24,13 @@ def preflight(options: argparse.Namespace) -> int:
     from envcheck import preflight, redact
     from envcheck.output.steps import table
 
-    started = now()
+    started, began = now(), time.monotonic()
     options.arch = [_target(options.expect)]
     key = load_key(options)
     for path in (options.output, options.save_inventory):
         require_writable(path)
     with table(quiet=options.quiet) as shown:
-        inventory = preflight.look(_plan(options, options.arch[0]), shown)
+        inventory = preflight.look(_plan(options, options.arch[0], began), shown)
     if options.redact or (options.redact is None and options.format == "markdown"):
         inventory = redact.inventory(inventory, redact.salt(os.environ.get(redact.SALT)))
     save(options, inventory)
@@ -55,7 +56,7 @@ def _target(expected: str | None) -> Target:
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 
-def _plan(options: argparse.Namespace, target: Target) -> Plan:
+def _plan(options: argparse.Namespace, target: Target, began: float) -> Plan:
     from envcheck import asking, targets
     from envcheck.core.machine import Asked
     from envcheck.engine import local
@@ -74,6 +75,7 @@ def _plan(options: argparse.Namespace, target: Target) -> Plan:
             folder=str(options.data),
         ),
         depth=_depth(options),
+        began=began,
         keep_going=options.keep_going,
     )
 

@@ -41,6 +41,17 @@ class PresentDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnlyCard:
+    """The one card of a machine, as NVML names it: in the words of CUDA, as of `DriverCard`."""
+
+    name: str
+    sm: str
+    uuid: str
+    module: str | None
+    """Version of the kernel module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
     """One environment and its machine, as its interpreter finds them now."""
 
@@ -58,4 +69,7 @@ class Present:
     hashed: int
     """Those of them whose hash was compared too."""
     differing: tuple[PresentDifference, ...]
-    cards: Cards
+    only: OnlyCard | None = None
+    """None where it takes CUDA to tell which card a job would see."""
+    cards: Cards | None = None
+    """What CUDA says; None where there is no doubt without."""

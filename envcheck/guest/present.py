@@ -3,7 +3,7 @@
     python -E -S -B guest/present.py FD
 
 It begins at once, so that it works while the host verifies the manifest: it reads the
-distributions and asks the driver. Then it reads a PresentRequest as JSON from stdin, looks at
+distributions and asks for the card. Then it reads a PresentRequest as JSON from stdin, looks at
 the files, and writes a Present as JSON to the descriptor FD. As in `envcheck.guest.__main__`
 nothing of the environment is imported or run. It is not staged, which would cost a fifth of
 the time that there is: the standard library comes first on its `sys.path`, and after it the
@@ -31,6 +31,7 @@ def main(descriptor: int) -> None:
         cards,
         distributions,
         editable,
+        only_card,
         recorded_files,
         site_paths,
     )
@@ -38,7 +39,8 @@ def main(descriptor: int) -> None:
     folders = site_paths.site_folders(site_paths.job_path(library))
     found = distributions.read_rows(folders)
     folders = list(editable.roots(folders))
-    told = cards.look()
+    only = only_card.look()
+    told = cards.look() if only is None else None
     asked = codec.from_json(PresentRequest, json.loads(sys.stdin.readline()), "request")
     compared = recorded_files.compare(found, since=asked.since, deep=asked.deep)
     answer = Present(
@@ -55,6 +57,7 @@ def main(descriptor: int) -> None:
         sized=compared.sized,
         hashed=compared.hashed,
         differing=compared.differing,
+        only=only,
         cards=told,
     )
     with os.fdopen(descriptor, "w", encoding="utf-8") as handle:

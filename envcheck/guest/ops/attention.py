@@ -179,7 +179,7 @@ def _op(
         reference=reference,
         gradients=("q", "k", "v"),
         passes=passes,
-        apart=True,
+        apart=backend != "MATH",
         exact=("zeros",),
         atomics=("backward",),
         # It is what others fall back to, and has no other way itself.
