@@ -77,7 +77,7 @@ def pins(installed: Installed) -> Iterator[Pin]:
                     yield Pin(package, requirement, name, versions)
 
 
-def applying(line: str, installed: Installed) -> Requirement | None:
+def applying(line: str, installed: Installed, *, extra: str = "") -> Requirement | None:
     """Return a requirement, None where it cannot be read or its marker switches it off."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
@@ -88,7 +88,7 @@ def applying(line: str, installed: Installed) -> Requirement | None:
         if requirement.marker is None:
             return requirement
         # Every variable is given, so that none of the host's own is taken.
-        values = {"extra": "", "platform_release": "", "platform_version": ""}
+        values = {"extra": extra, "platform_release": "", "platform_version": ""}
         applies = requirement.marker.evaluate({**values, **installed.interpreter.markers})
     except (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName):
         return None

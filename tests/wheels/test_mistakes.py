@@ -90,6 +90,13 @@ def test_torchao_of_another_release(make: Make) -> None:
     )
 
 
+def test_a_jax_whose_plugin_is_half_there(make: Make) -> None:
+    """Its log says `AssertionError` or nothing, and JAX has `[CpuDevice(id=0)]`."""
+    found = findings(make("jax==0.10.2", "jaxlib==0.10.2", "jax-cuda13-plugin==0.10.2"))
+    status, message = found["jax-has-its-cuda-plugin", "jax-cuda13-plugin 0.10.2"]
+    assert (status, message.partition(":")[0]) == ("fail", "jax-cuda13-pjrt is not installed")
+
+
 @pytest.mark.parametrize(
     ("name", "version", "path"),
     [
