@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from envcheck.checks import pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
+from envcheck.core.enforced import cudnn_is_refused
 from envcheck.core.installed import Installed, Package
 from envcheck.core.jit_needs import release
 from envcheck.core.model import Finding, Status
@@ -140,25 +141,14 @@ def _libraries(parts: Parts, installed: Installed) -> Iterator[Finding]:
         for one in every:
             have = there.get(one.name)
             if have is not None and not pins.fits(one, have):
-                ends = "cudnn" in one.name and _is_older(str(one.specifier), have)
+                # The least release that it takes is the one that it was built with.
+                least = next((s.version for s in one.specifier if s.operator == ">="), "")
+                ends = "cudnn" in one.name and cudnn_is_refused(least, have)
                 message = f"wants {one.name}{one.specifier}, but {have} is installed"
                 message += ": XLA refuses a cuDNN older than its own" if ends else ""
                 yield CHECK.finding(
                     subject, Status.FAIL if ends else Status.WARN, message, remedy=remedy
                 )
-
-
-def _is_older(specifier: str, version: str) -> bool:
-    """Say whether a cuDNN has another major, or an older minor, than the plugin was built with.
-
-    Source: `Loaded runtime CuDNN library` in xla_cuda_plugin.so of 0.10.2; its cudnn_build_version
-    is 9.12.0, the least release that its extra takes.
-    """
-    least = re.search(r">=\s*(\d+)\.(\d+)", specifier)
-    have = release(version)
-    return least is not None and (
-        have[:1] != (int(least[1]),) or have[:2] < (int(least[1]), int(least[2]))
-    )
 
 
 CHECK = Check(

@@ -1,7 +1,8 @@
-"""Requirements that a package checks itself when it is imported, which then ends."""
+"""Requirements that a package checks itself, at its import or before it uses what it requires."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 # Package -> what it looks at, by the same ranges as its Requires-Dist lines. Sources: jax 0.4 to
@@ -14,3 +15,20 @@ ENFORCED: Mapping[str, frozenset[str]] = {
         | {"safetensors", "tokenizers", "tqdm"}
     ),
 }
+
+_CUDNN = re.compile(r"(\d+)\.(\d+)")
+SKIPS_CUDNN = "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK"
+"""The variable that, set to 1, keeps PyTorch from comparing."""
+
+
+def cudnn_is_refused(compiled: str, found: str) -> bool:
+    """Say whether code compiled with one cuDNN refuses another: of another major, or an older minor.
+
+    Source: PyTorch 2.14.1, torch/backends/cudnn/__init__.py, `_init` (RuntimeError at the first RNN, and
+    for whoever asks for the version); XLA, `Loaded runtime CuDNN library` in xla_cuda_plugin.so of jax
+    0.10.2. PyTorch's wheels pin the release that they were compiled with: 9.24.0.43 and (9, 24, 0).
+    """
+    built, have = _CUDNN.match(compiled), _CUDNN.match(found)
+    if built is None or have is None:
+        return False
+    return built[1] != have[1] or int(have[2]) < int(built[2])

@@ -7,8 +7,9 @@ OF_A_JOB = (
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK",
 )
-"""They choose between the files of a package, and between cards."""
+"""They choose between the files of a package and between cards, or switch off what would refuse one."""
 
 OF_AN_IMAGE = (
     "CUDA_VERSION",
