@@ -69,10 +69,11 @@ def of_cuda(name: str, version: str, cuda: str | None) -> str:
     return f"{_command(f'{name}=={release}')} --index-url {INDEX}/{label}"
 
 
-def for_torchs_library(library: str, question: Question) -> str:
+def for_torchs_library(library: str, question: Question, *, other: bool = False) -> str:
     """Return the command that brings a library that PyTorch needs, empty where none is known.
 
-    PyTorch pins what brings it, by itself or as an extra of cuda-toolkit.
+    PyTorch pins what brings it, by itself or as an extra of cuda-toolkit. With `other` the release
+    that is installed is not the one that it needs.
     """
     wheel, extra = next((w for begin, w in _WHEELS.items() if library.startswith(begin)), ("", ""))
     environment = question.inventory.environment
@@ -89,10 +90,25 @@ def for_torchs_library(library: str, question: Question) -> str:
             return _command(f"{name}{pin.specifier}")
         if name == _TOOLKIT and extra in pin.extras:
             package = _installed(wheel, question)
-            if package is not None:
+            if package is not None and not other:
                 return again_as(package.name, package.version)
             return f"pip install {_quoted(f'{name}[{extra}]{pin.specifier}')}"
     return ""
+
+
+def library_of(symbol: str) -> str:
+    """Return how the name of NVIDIA's library begins that has a symbol, empty where none is known.
+
+    Its functions begin with its name: ncclCommInitRank is one of libnccl.
+    """
+    names = sorted(_WHEELS, key=len, reverse=True)
+    return next((n for n in names if symbol.startswith(n.removeprefix("lib"))), "")
+
+
+def for_torchs_symbol(symbol: str, question: Question) -> str:
+    """Return the command for the release of NVIDIA's library that PyTorch needs for a symbol."""
+    library = library_of(symbol)
+    return for_torchs_library(library, question, other=True) if library else ""
 
 
 def _command(requirement: str) -> str:

@@ -185,6 +185,10 @@ def _symbol(question: Question, opened: Opened, symbol: Unresolved) -> tuple[str
         )
     if owner(opened.path, question) == "torch" and not _shadow(question, symbol):
         # No build of its own clashes with itself.
+        if brings := commands.for_torchs_symbol(symbol.name, question):
+            that = symbol.near_in or commands.library_of(symbol.name)
+            message = f"the {that} that is loaded is not the one that {here} was built with"
+            return f"{message}: undefined symbol {name}{more}{by}", brings
         message = f"its files do not fit together: undefined symbol {name}{more}{by}"
         return f"{message}; one is damaged, or of another release", _reinstall(question, opened)
     if words.is_torchs(symbol.name):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from envcheck.checks import commands, pins
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
+from envcheck.core.enforced import cudnn_is_refused
 from envcheck.core.linking import Choice, Linked
 from envcheck.core.model import Domain, Finding, Status
 
@@ -32,11 +35,13 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     found = [
         *_shadowed(linked),
+        *_older_cudnn(question, linked),
         *_majors(linked),
         *_cudnn(linked),
         *(_driver(question, c) for c in linked.choices if c.name.startswith("libcuda.so")),
     ]
     yield from found
+    yield from _from_system(question, linked)
     if not found:
         yield CHECK.finding(
             "libraries",
@@ -47,9 +52,9 @@ def _run(question: Question) -> Iterator[Finding]:
 
 def _shadowed(linked: Linked) -> Iterator[Finding]:
     for choice in linked.choices:
-        own = [path for path in choice.others if not path.startswith("/")]
+        own = _copies(choice)
         outside = choice.path.startswith("/") and choice.how in _FROM_OUTSIDE
-        if not own or not outside or choice.name.startswith((*_COMPILERS, "libcuda.so")):
+        if not own or not outside or not _own(choice):
             continue
         why, remedy = _FROM_OUTSIDE[choice.how]
         message = f"{choice.path} is loaded instead of the environment's {own[0]}: {why}"
@@ -60,6 +65,61 @@ def _shadowed(linked: Linked) -> Iterator[Finding]:
             remedy=remedy or f"put the folder of {own[0]} first on LD_LIBRARY_PATH",
             domain=Domain.IMAGE,
             evidence={"asked_by": choice.asked_by, "opened": choice.opened},
+        )
+
+
+def _own(choice: Choice) -> bool:
+    """Say whether a library is one of CUDA's that is neither the driver's nor the compiler's."""
+    return not words.is_drivers(choice.name) and not choice.name.startswith(_COMPILERS)
+
+
+def _copies(choice: Choice) -> list[str]:
+    """Return the environment's copies that what asks for the library could have got.
+
+    What lies in the folder of another package, such as Triton's own CUPTI, is for that one alone.
+    """
+    askers = {(path or "").partition("/")[0] for path in (choice.opened, choice.asked_by)}
+    tops = {"nvidia", "torch", *askers}
+    return [path for path in choice.others if path.partition("/")[0] in tops - {""}]
+
+
+def _from_system(question: Question, linked: Linked) -> Iterator[Finding]:
+    """Name the libraries that the environment has no copy of, and the system has."""
+    for choice in linked.choices:
+        if _copies(choice) or not choice.path.startswith("/") or not _own(choice):
+            continue
+        why, _ = _FROM_OUTSIDE.get(choice.how, (f"by {choice.how}", ""))
+        brings = commands.for_torchs_library(choice.name, question) if choice.torch else ""
+        message = f"{choice.path} is loaded, and the environment has none: {why}"
+        yield CHECK.finding(
+            choice.name,
+            Status.WARN if brings else Status.PASS,
+            message + ("; PyTorch pins a package that brings it" if brings else ""),
+            remedy=brings,
+            domain=Domain.IMAGE,
+            required=bool(brings),
+            evidence={"asked_by": choice.asked_by, "opened": choice.opened},
+        )
+
+
+def _older_cudnn(question: Question, linked: Linked) -> Iterator[Finding]:
+    """Fail a cuDNN of the system that PyTorch refuses; the name of its file tells its release."""
+    environment = question.inventory.environment
+    compiled = pins.compared_cudnn(environment) if environment is not None else ""
+    for choice in linked.choices:
+        found = re.search(r"/libcudnn\.so\.(\d+\.\d+)[.\d]*$", choice.path)
+        if not choice.torch or found is None or not cudnn_is_refused(compiled, found[1]):
+            continue
+        why, remedy = _FROM_OUTSIDE.get(choice.how, (f"by {choice.how}", ""))
+        message = (
+            f"PyTorch was compiled with cuDNN {compiled}, and refuses {choice.path} at the first"
+        )
+        yield CHECK.finding(
+            choice.name,
+            Status.FAIL,
+            f"{message} RNN: {why}",
+            remedy=remedy or commands.for_torchs_library(choice.name, question),
+            domain=Domain.IMAGE,
         )
 
 
