@@ -7,9 +7,15 @@ from collections.abc import Mapping
 
 # Package -> what it looks at, by the same ranges as its Requires-Dist lines. Sources: jax 0.4 to
 # 0.10, jax/_src/lib/__init__.py, check_jaxlib_version (RuntimeError); transformers 4 and 5,
-# transformers/dependency_versions_check.py, pkgs_to_check_at_runtime (ImportError).
+# transformers/dependency_versions_check.py, pkgs_to_check_at_runtime (ImportError); matplotlib 3.11.2,
+# _check_versions (ImportError); numba 0.59.1 to 0.68.1, _ensure_critical_deps and _ensure_llvm
+# (ImportError); pandas 3.1.1, whose modules do not load with NumPy 1. Each was tried with a release out
+# of its range. scipy 1.17.1 only warns, and scikit-learn 1.9.1 goes on with joblib 1.1.0.
 ENFORCED: Mapping[str, frozenset[str]] = {
     "jax": frozenset({"jaxlib"}),
+    "matplotlib": frozenset({"cycler", "numpy", "pyparsing"}),
+    "numba": frozenset({"llvmlite", "numpy"}),
+    "pandas": frozenset({"numpy"}),
     "transformers": frozenset(
         {"filelock", "huggingface-hub", "numpy", "packaging", "pyyaml", "regex"}
         | {"safetensors", "tokenizers", "tqdm"}
