@@ -13,6 +13,7 @@ from envcheck.core.linking import Choice, Linked
 from envcheck.core.model import Domain, Finding, Status
 
 _FROM_OUTSIDE = {
+    "LD_PRELOAD": ("LD_PRELOAD names it", "unset LD_PRELOAD"),
     "LD_LIBRARY_PATH": ("LD_LIBRARY_PATH names its folder", "unset LD_LIBRARY_PATH"),
     "ld.so.cache": ("/etc/ld.so.cache has it", ""),
     "default folder": ("it lies in a default folder of the loader", ""),
@@ -36,6 +37,7 @@ def _run(question: Question) -> Iterator[Finding]:
     found = [
         *_shadowed(linked),
         *_older_cudnn(question, linked),
+        *_passed_over(question, linked),
         *_majors(linked),
         *_cudnn(linked),
         *(_driver(question, c) for c in linked.choices if c.name.startswith("libcuda.so")),
@@ -123,6 +125,25 @@ def _older_cudnn(question: Question, linked: Linked) -> Iterator[Finding]:
         )
 
 
+def _passed_over(question: Question, linked: Linked) -> Iterator[Finding]:
+    """Name what LD_PRELOAD names in vain, but for paths to nothing, of which another check tells."""
+    environment = question.inventory.environment
+    tools = environment.tools if environment is not None else None
+    absent = {
+        one.value for one in (tools.named if tools is not None else ()) if one.found == "absent"
+    }
+    for name, why in linked.passed_over.items():
+        if name not in absent:
+            yield CHECK.finding(
+                "LD_PRELOAD",
+                Status.WARN,
+                f"{name} cannot be preloaded, and the loader goes on without it: {why}",
+                remedy="unset LD_PRELOAD, or name a library that is there",
+                domain=Domain.JOB,
+                evidence={"named": name},
+            )
+
+
 def _majors(linked: Linked) -> Iterator[Finding]:
     for paths in linked.majors:
         message = f"two versions of the CUDA runtime are in one process: {' and '.join(paths)}"
@@ -191,7 +212,7 @@ CHECK = Check(
     id="libraries-load-from-one-place",
     claim="The libraries of CUDA come from the environment itself, and libcuda from the driver.",
     how=(
-        "Follows the loader's order (RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, default "
+        "Follows the loader's order (LD_PRELOAD, RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, default "
         "folders, and what PyTorch loads first) and says which copy of each library of CUDA a "
         "process gets. A copy from elsewhere before the environment's own, two CUDA runtimes in "
         "one process, parts of two cuDNNs, and a libcuda that is a stub or for forward "

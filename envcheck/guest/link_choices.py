@@ -11,11 +11,11 @@ from envcheck.core.names import visible
 from envcheck.guest.linked_files import LinkedFiles
 from envcheck.guest.loader import Loaded, Process
 
-# What NVIDIA's packages bring, the driver's library, and the run time of the compilers.
+# What NVIDIA's packages bring, the driver's library, the run time of the compilers, and PyTorch's own.
 _FAMILY = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|cufftw|cupti|curand|cusolver|cusolverMg|cusparse"
     r"|cusparseLt|cufile|nccl|nvJitLink|nvrtc|nvrtc-builtins|nvshmem_host|nvToolsExt|cuda"
-    r"|nvidia-ml|stdc\+\+|gomp|gcc_s)\.so(?:\.\d+)*"
+    r"|nvidia-ml|stdc\+\+|gomp|gcc_s|torch|torch_cpu|torch_cuda|torch_python|c10|c10_cuda)\.so(?:\.\d+)*"
 )
 _COMPILERS = ("libstdc++.so", "libgomp.so", "libgcc_s.so")
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")

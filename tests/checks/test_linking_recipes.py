@@ -18,6 +18,7 @@ from build_linking import (
     SET_DEVICE_INT,
     Made,
     distribution,
+    exports,
     library,
     module,
     with_nvidias,
@@ -543,6 +544,42 @@ def test_a_library_of_the_system_that_nothing_pins_is_named_and_no_fault(tmp_pat
     (finding,) = (f for f in found if f.subject == "libcudnn.so.9")
     assert (finding.status.value, finding.required) == ("pass", False)
     assert finding.message.startswith(f"{tmp_path}/usr/libcudnn.so.9.12.0 is loaded")
+
+
+@needs_compiler
+def test_an_older_copy_that_is_preloaded_is_named(tmp_path):
+    made = RECIPES["R15-nccl-right"](tmp_path)
+    named = str(tmp_path / "other" / "libnccl.so.2")
+    made = replace(made, variables={"LD_PRELOAD": named})
+    seen = observed(made)
+    (finding,) = failing(seen)
+    assert (finding.check, finding.remedy) == (SYMBOLS, "unset LD_PRELOAD")
+    assert f"ncclCommRegister: {named} does not have it" in finding.message
+    assert "ncclCommRegister" in said_by_the_loader(made)
+    (shadow,) = ask(PLACE, seen, "sm_120")
+    assert (shadow.status, shadow.remedy) == (Status.WARN, "unset LD_PRELOAD")
+    assert shadow.message.endswith("LD_PRELOAD names it")
+
+
+@needs_compiler
+def test_another_libtorch_that_is_preloaded_is_named(tmp_path):
+    """Its symbols are those of another PyTorch, which the extension ends with."""
+    made = RECIPES["R12-right"](tmp_path)
+    other = library(tmp_path / "other" / "libc10.so", exports("_ZN3c106Device3strEv"))
+    made = replace(made, variables={"LD_PRELOAD": str(other)})
+    seen = observed(made)
+    (shadow,) = (f for f in ask(PLACE, seen, "sm_120") if f.status is Status.WARN)
+    assert shadow.subject == "libc10.so"
+    assert shadow.message.startswith(f"{other} is loaded instead of the environment's torch/lib/")
+    assert any(f.remedy == "unset LD_PRELOAD" for f in failing(seen))
+    assert said_by_the_loader(made)
+
+
+@needs_compiler
+def test_what_cannot_be_preloaded_warns(tmp_path):
+    made = replace(RECIPES["R12-right"](tmp_path), variables={"LD_PRELOAD": "libnowhere.so"})
+    (finding,) = (f for f in ask(PLACE, observed(made), "sm_120") if f.subject == "LD_PRELOAD")
+    assert (finding.status.value, "libnowhere.so" in finding.message) == ("warn", True)
 
 
 def test_the_copy_of_another_package_is_not_the_environments_own() -> None:
