@@ -10,7 +10,7 @@ from envcheck.checks.check import Question
 from envcheck.core.installed import Package
 
 INDEX = "https://download.pytorch.org/whl"
-_ON_INDEX = frozenset({"torch", "torchaudio", "torchcodec", "torchvision", "triton", "xformers"})
+ON_INDEX = frozenset({"torch", "torchaudio", "torchcodec", "torchvision", "triton", "xformers"})
 """What has a build for each CUDA there, which PyPI does not take."""
 _LABEL = re.compile(r"cpu|cu[0-9]{2,3}")
 _TOOLKIT = "cuda-toolkit"
@@ -55,7 +55,7 @@ def again_as(name: str, version: str) -> str:
     label = version.partition("+")[2]
     if not label:
         return _command(f"{name}=={version}")
-    if name in _ON_INDEX and _LABEL.fullmatch(label):
+    if name in ON_INDEX and _LABEL.fullmatch(label):
         return f"{_command(f'{name}=={version}')} --index-url {INDEX}/{label}"
     return f"install {name} {version} again from where it came: PyPI has no such build"
 
@@ -64,7 +64,7 @@ def of_cuda(name: str, version: str, cuda: str | None) -> str:
     """Return the command that installs the build of a release for another CUDA, None for the CPU."""
     release = version.partition("+")[0]
     label = "cpu" if cuda is None else f"cu{cuda.replace('.', '')}"
-    if name not in _ON_INDEX or not _LABEL.fullmatch(label):
+    if name not in ON_INDEX or not _LABEL.fullmatch(label):
         return ""
     return f"{_command(f'{name}=={release}')} --index-url {INDEX}/{label}"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from envcheck.checks import commands
+from envcheck.checks import commands, pins, torch_family_commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
@@ -15,8 +15,8 @@ from envcheck.core.model import Finding, Json, Status
 
 # One of several builds in a package, of which it loads the one for the CUDA that is there.
 _VARIANT = re.compile(r"cu(?:da)?_?1\d")
-# Released together with PyTorch, for one minor version of it each.
-_FAMILY = ("torchvision", "torchaudio", "torchtext", "torchao", "torchcodec", "xformers", "vllm")
+# Of which the releases pin their PyTorch, and a build takes hours.
+_FROM_WHEELS = ("vllm",)
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -237,9 +237,12 @@ def _reinstall(question: Question, opened: Opened) -> str:
         return "build it again in this environment"
     if package == "torch":
         return commands.again(package, question)
-    if package in _FAMILY:
+    environment = question.inventory.environment
+    if package in pins.FAMILY and environment is not None:
+        return torch_family_commands.of_torch(package, environment)
+    if package in _FROM_WHEELS:
         return f"pip install --upgrade --force-reinstall {package}"
-    return f"pip install --force-reinstall --no-build-isolation --no-binary {package} {package}"
+    return torch_family_commands.build(package)
 
 
 def _optional(question: Question, files: list[Opened]) -> Iterator[Finding]:
