@@ -212,10 +212,11 @@ CHECK = Check(
     id="libraries-load-from-one-place",
     claim="The libraries of CUDA come from the environment itself, and libcuda from the driver.",
     how=(
-        "Follows the loader's order (LD_PRELOAD, RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, default "
-        "folders, and what PyTorch loads first) and says which copy of each library of CUDA a "
-        "process gets. A copy from elsewhere before the environment's own, two CUDA runtimes in "
-        "one process, parts of two cuDNNs, and a libcuda that is a stub or for forward "
+        "Follows the loader's order (LD_PRELOAD, RPATH, LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, "
+        "default folders, and what PyTorch loads first) and says which copy of each library of CUDA "
+        "and of PyTorch a process gets, and where from. A copy from elsewhere before the "
+        "environment's own, two CUDA runtimes in one process, parts of two cuDNNs, a cuDNN of the "
+        "system that PyTorch refuses, and a libcuda that is a stub or for forward "
         "compatibility on a card that refuses it are faults (classes D1, D2 and E3), as is a file "
         "of that name that is no library: the loader ends there."
     ),

@@ -145,7 +145,7 @@ CHECK = Check(
         "family of torch, is judged by the checks of those names. Class C3: a package was "
         "replaced by another one's installation, or installed without its requirements."
     ),
-    classes=("C3",),
+    classes=("C3", "D1"),
     remedy="Install the versions that are required, or other releases of what requires them.",
     run=_run,
 )
