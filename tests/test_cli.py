@@ -40,7 +40,17 @@ NAMES = {
 def check_ids() -> list[str]:
     """Return what the files of the checks are called: a check's id is its file's name."""
     found = (ROOT / "checks").glob("*.py")
-    shared = ("__init__", "check", "commands", "linking_words", "owners", "pins", "ran", "remedies")
+    shared = (
+        "__init__",
+        "check",
+        "commands",
+        "linking_words",
+        "owners",
+        "pins",
+        "ran",
+        "remedies",
+        "torch_family_commands",
+    )
     return sorted(p.stem.replace("_", "-") for p in found if p.stem not in shared)
 
 

@@ -81,7 +81,6 @@ def _without(question: Question, there: Mapping[str, Package], jaxlib: Package) 
         Status.FAIL if alone else Status.WARN,
         message,
         remedy=f"pip install 'jax[cuda{cuda}]=={there['jax'].version}'" if cuda else "",
-        required=alone,
         evidence={"device_code_of": tuple(sorted(owners))},
     )
 
@@ -134,7 +133,7 @@ def _libraries(parts: Parts, installed: Installed) -> Iterator[Finding]:
         if every and len(lacking) == len(every):
             message = "none of the libraries of CUDA that it loads is a package here: they are to "
             message += "come from the system, which was not looked at"
-            yield CHECK.finding(subject, Status.WARN, message, remedy=remedy, required=False)
+            yield CHECK.finding(subject, Status.WARN, message, remedy=remedy)
         elif lacking:
             message = f"{', '.join(lacking)} not installed, which it loads first: {_CPU}"
             yield CHECK.finding(subject, Status.FAIL, message, remedy=remedy)

@@ -97,6 +97,6 @@ CHECK = Check(
         "PTX is compiled anew at each start, which warns."
     ),
     classes=("E2", "I2"),
-    remedy="Unset the variable.",
+    remedy="Unset the variable; where it is 0 it changes nothing.",
     run=_run,
 )
