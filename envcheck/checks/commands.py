@@ -10,7 +10,7 @@ from envcheck.checks.check import Question
 from envcheck.core.installed import Package
 
 INDEX = "https://download.pytorch.org/whl"
-_ON_INDEX = frozenset({"torch", "torchaudio", "torchcodec", "torchvision", "triton", "xformers"})
+ON_INDEX = frozenset({"torch", "torchaudio", "torchcodec", "torchvision", "triton", "xformers"})
 """What has a build for each CUDA there, which PyPI does not take."""
 _LABEL = re.compile(r"cpu|cu[0-9]{2,3}")
 _TOOLKIT = "cuda-toolkit"
@@ -55,7 +55,7 @@ def again_as(name: str, version: str) -> str:
     label = version.partition("+")[2]
     if not label:
         return _command(f"{name}=={version}")
-    if name in _ON_INDEX and _LABEL.fullmatch(label):
+    if name in ON_INDEX and _LABEL.fullmatch(label):
         return f"{_command(f'{name}=={version}')} --index-url {INDEX}/{label}"
     return f"install {name} {version} again from where it came: PyPI has no such build"
 
@@ -64,15 +64,16 @@ def of_cuda(name: str, version: str, cuda: str | None) -> str:
     """Return the command that installs the build of a release for another CUDA, None for the CPU."""
     release = version.partition("+")[0]
     label = "cpu" if cuda is None else f"cu{cuda.replace('.', '')}"
-    if name not in _ON_INDEX or not _LABEL.fullmatch(label):
+    if name not in ON_INDEX or not _LABEL.fullmatch(label):
         return ""
     return f"{_command(f'{name}=={release}')} --index-url {INDEX}/{label}"
 
 
-def for_torchs_library(library: str, question: Question) -> str:
+def for_torchs_library(library: str, question: Question, *, other: bool = False) -> str:
     """Return the command that brings a library that PyTorch needs, empty where none is known.
 
-    PyTorch pins what brings it, by itself or as an extra of cuda-toolkit.
+    PyTorch pins what brings it, by itself or as an extra of cuda-toolkit. With `other` the release
+    that is installed is not the one that it needs.
     """
     wheel, extra = next((w for begin, w in _WHEELS.items() if library.startswith(begin)), ("", ""))
     environment = question.inventory.environment
@@ -89,10 +90,25 @@ def for_torchs_library(library: str, question: Question) -> str:
             return _command(f"{name}{pin.specifier}")
         if name == _TOOLKIT and extra in pin.extras:
             package = _installed(wheel, question)
-            if package is not None:
+            if package is not None and not other:
                 return again_as(package.name, package.version)
             return f"pip install {_quoted(f'{name}[{extra}]{pin.specifier}')}"
     return ""
+
+
+def library_of(symbol: str) -> str:
+    """Return how the name of NVIDIA's library begins that has a symbol, empty where none is known.
+
+    Its functions begin with its name: ncclCommInitRank is one of libnccl.
+    """
+    names = sorted(_WHEELS, key=len, reverse=True)
+    return next((n for n in names if symbol.startswith(n.removeprefix("lib"))), "")
+
+
+def for_torchs_symbol(symbol: str, question: Question) -> str:
+    """Return the command for the release of NVIDIA's library that PyTorch needs for a symbol."""
+    library = library_of(symbol)
+    return for_torchs_library(library, question, other=True) if library else ""
 
 
 def _command(requirement: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from envcheck.checks import commands
+from envcheck.checks import commands, pins, torch_family_commands
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
 from envcheck.checks.remedies import owner
@@ -15,8 +15,8 @@ from envcheck.core.model import Finding, Json, Status
 
 # One of several builds in a package, of which it loads the one for the CUDA that is there.
 _VARIANT = re.compile(r"cu(?:da)?_?1\d")
-# Released together with PyTorch, for one minor version of it each.
-_FAMILY = ("torchvision", "torchaudio", "torchtext", "torchao", "torchcodec", "xformers", "vllm")
+# Of which the releases pin their PyTorch, and a build takes hours.
+_FROM_WHEELS = ("vllm",)
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -165,48 +165,44 @@ def _symbol(question: Question, opened: Opened, symbol: Unresolved) -> tuple[str
     more = f" (and {opened.symbol_count - 1} more)" if opened.symbol_count > 1 else ""
     kind = words.clash(symbol)
     near = words.demangled(symbol.near) if symbol.near is not None else ""
-    if kind == "old":
-        what = f"C++11 ABI clash: built for the old one, and {symbol.near_in} has the new one"
-        return f"{what}: undefined symbol {name}{more}, there is {near}{by}", _reinstall(
-            question, opened
+    undefined = f"undefined symbol {name}{more}"
+    copy = words.from_variable(question.inventory.linked, symbol, commands.library_of(symbol.name))
+    mend = _shadow(question, symbol) or _reinstall(question, opened)
+    if kind in ("old", "new"):
+        mine, other = ("old", "new") if kind == "old" else ("new", "old")
+        what = (
+            f"C++11 ABI clash: built for the {mine} one, and {symbol.near_in} has the {other} one"
         )
-    if kind == "new":
-        what = f"C++11 ABI clash: built for the new one, and {symbol.near_in} has the old one"
-        return f"{what}: undefined symbol {name}{more}, there is {near}{by}", _reinstall(
-            question, opened
-        )
+        return f"{what}: {undefined}, there is {near}{by}", mend
+    if copy is not None:
+        return f"{undefined}: {copy.path} does not have it{by}", mend
     if kind == "other":
-        of = (
-            "built against another PyTorch" if words.is_torchs(symbol.name) else "built for another"
-        )
-        what = f"{of} than {here}" if words.is_torchs(symbol.name) else f"{of} {symbol.near_in}"
-        return f"{what}: undefined symbol {name}{more}, there is {near}{by}", _reinstall(
-            question, opened
-        )
+        torchs = words.is_torchs(symbol.name)
+        of = f"against another PyTorch than {here}" if torchs else f"for another {symbol.near_in}"
+        return f"built {of}: {undefined}, there is {near}{by}", mend
     if owner(opened.path, question) == "torch" and not _shadow(question, symbol):
         # No build of its own clashes with itself.
-        message = f"its files do not fit together: undefined symbol {name}{more}{by}"
-        return f"{message}; one is damaged, or of another release", _reinstall(question, opened)
+        if brings := commands.for_torchs_symbol(symbol.name, question):
+            that = symbol.near_in or commands.library_of(symbol.name)
+            message = f"the {that} that is loaded is not the one that {here} was built with"
+            return f"{message}: {undefined}{by}", brings
+        message = f"its files do not fit together: {undefined}{by}"
+        return f"{message}; one is damaged, or of another release", mend
     if words.is_torchs(symbol.name):
-        message = f"built against another PyTorch than {here}: undefined symbol {name}{more}{by}"
-        return message, _reinstall(question, opened)
+        return f"built against another PyTorch than {here}: {undefined}{by}", mend
     if words.is_pythons(symbol.name):
         python = environment.python if environment is not None else ""
-        message = f"built for another Python than {python}: undefined symbol {name}{more}{by}"
-        return message, _reinstall(question, opened)
+        return f"built for another Python than {python}: {undefined}{by}", mend
     if symbol.near_in is not None:
-        message = f"undefined symbol {name}{more}: {symbol.near_in} does not have it{by}"
-        return message, _shadow(question, symbol) or _reinstall(question, opened)
-    message = f"undefined symbol {name}{more}: no library that it loads has it{by}"
-    return message, _reinstall(question, opened)
+        return f"{undefined}: {symbol.near_in} does not have it{by}", mend
+    return f"{undefined}: no library that it loads has it{by}", mend
 
 
 def _shadow(question: Question, symbol: Unresolved) -> str:
     """Say how to get rid of a copy that a variable brings in."""
     linked = question.inventory.linked
-    for choice in linked.choices if linked is not None else ():
-        if choice.path == symbol.near_in and choice.how == "LD_LIBRARY_PATH":
-            return "unset LD_LIBRARY_PATH"
+    if choice := words.from_variable(linked, symbol, commands.library_of(symbol.name)):
+        return f"unset {choice.how}"
     paths = linked.library_path if linked is not None else ()
     near = symbol.near_in or ""
     inside = near.startswith("/") and any(near.startswith(p.rstrip("/") + "/") for p in paths)
@@ -241,9 +237,12 @@ def _reinstall(question: Question, opened: Opened) -> str:
         return "build it again in this environment"
     if package == "torch":
         return commands.again(package, question)
-    if package in _FAMILY:
+    environment = question.inventory.environment
+    if package in pins.FAMILY and environment is not None:
+        return torch_family_commands.of_torch(package, environment)
+    if package in _FROM_WHEELS:
         return f"pip install --upgrade --force-reinstall {package}"
-    return f"pip install --force-reinstall --no-build-isolation --no-binary {package} {package}"
+    return torch_family_commands.build(package)
 
 
 def _optional(question: Question, files: list[Opened]) -> Iterator[Finding]:

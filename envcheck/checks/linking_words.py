@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from envcheck.checks.check import Question
 from envcheck.checks.remedies import owner
-from envcheck.core.linking import MissingLibrary, Opened, Unresolved
+from envcheck.core.linking import Choice, Linked, MissingLibrary, Opened, Unresolved
 
 # What the driver brings: installed with it (its README, chapter "Installed Components"), and
 # mounted into containers from the host. An image without them is whole.
@@ -134,6 +134,23 @@ def is_torchs(name: str) -> bool:
 def is_pythons(name: str) -> bool:
     """Say whether a symbol can only come from the interpreter."""
     return name.startswith(("Py", "_Py")) and not name.startswith("PyInit_")
+
+
+def from_variable(linked: Linked | None, symbol: Unresolved, library: str) -> Choice | None:
+    """Return the copy that a variable brings of the library that ought to have a symbol.
+
+    `library` is how its name begins, empty where only the copy that was looked in is known.
+    """
+    names: tuple[str, ...] = (f"{library}.so",) if library else ()
+    if is_torchs(symbol.name):
+        names = ("libtorch", "libc10")
+    for choice in linked.choices if linked is not None else ():
+        named = choice.torch and choice.name.startswith(names)
+        if choice.how in ("LD_PRELOAD", "LD_LIBRARY_PATH") and (
+            choice.path == symbol.near_in or (named and choice.path.startswith("/"))
+        ):
+            return choice
+    return None
 
 
 def first_of(symbols: Iterable[Unresolved]) -> Unresolved | None:

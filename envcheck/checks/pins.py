@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envcheck.core.enforced import SKIPS_CUDNN
 from envcheck.core.installed import Installed, Package
+from envcheck.core.model import Environment
 from envcheck.core.names import normalise
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ def pins(installed: Installed) -> Iterator[Pin]:
                     yield Pin(package, requirement, name, versions)
 
 
-def applying(line: str, installed: Installed) -> Requirement | None:
+def applying(line: str, installed: Installed, *, extra: str = "") -> Requirement | None:
     """Return a requirement, None where it cannot be read or its marker switches it off."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
@@ -88,11 +91,27 @@ def applying(line: str, installed: Installed) -> Requirement | None:
         if requirement.marker is None:
             return requirement
         # Every variable is given, so that none of the host's own is taken.
-        values = {"extra": "", "platform_release": "", "platform_version": ""}
+        values = {"extra": extra, "platform_release": "", "platform_version": ""}
         applies = requirement.marker.evaluate({**values, **installed.interpreter.markers})
     except (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName):
         return None
     return requirement if applies else None
+
+
+def compared_cudnn(environment: Environment) -> str:
+    """Return the cuDNN that PyTorch pins, and compares with the one that is loaded.
+
+    Empty where it pins none, or a variable keeps it from comparing.
+    """
+    installed = environment.installed
+    if installed is None or (environment.variables or {}).get(SKIPS_CUDNN) == "1":
+        return ""
+    for package in active(installed).get("torch", ()):
+        for line in package.requires:
+            pin = applying(line, installed) if "cudnn" in line else None
+            if pin is not None and re.fullmatch(r"nvidia-cudnn-cu\d+", normalise(pin.name)):
+                return next((s.version for s in pin.specifier if s.operator == "=="), "")
+    return ""
 
 
 def fits(requirement: Requirement, version: str) -> bool:

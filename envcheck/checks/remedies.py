@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envcheck.checks import pins, torch_family_commands
 from envcheck.checks.check import Question
 from envcheck.core import cuda
 from envcheck.core.coverage import Coverage
@@ -38,7 +39,11 @@ def for_file(file: DeviceFile, result: Coverage, question: Question) -> str:
         arch = f"TORCH_CUDA_ARCH_LIST={sm.number // 10}.{sm.number % 10}"
         if not package:
             return f"rebuild with {arch}"
-        return f"{arch} pip install --no-build-isolation --no-binary {package} {package}"
+        environment = question.inventory.environment
+        if package in pins.FAMILY and environment is not None:
+            command = torch_family_commands.of_torch(package, environment)
+            return command if "--no-binary" not in command else f"{arch} {command}"
+        return f"{arch} {torch_family_commands.build(package)}"
     if package:
         return f"pip install --upgrade {package}, or build it from source for {sm}"
     return f"rebuild with nvcc -gencode arch=compute_{sm.number},code=sm_{sm.number}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envcheck.checks import commands, pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
 from envcheck.core.distribution import Distribution
-from envcheck.core.enforced import ENFORCED
+from envcheck.core.enforced import ENFORCED, cudnn_is_refused
 from envcheck.core.installed import Installed
 from envcheck.core.model import Environment, Finding, Json, Status
 
@@ -100,10 +101,9 @@ def _of_pins(same: list[Pin], environment: Environment) -> Finding:
     else:
         # A package without compiled files often works with another release than its author
         # tried; compiled code does so by luck alone.
-        own = pin.name in ENFORCED.get(pin.package.name, ())
-        broken = own or (pin.name in _BINARY and (compiled or pin.exact))
-        message = f"requires {pin.wanted}, but {pin.name} {', '.join(pin.found)} is installed"
-        message += ": its import ends there" if own else ""
+        ends = _ends(pin, environment)
+        broken = bool(ends) or (pin.name in _BINARY and (compiled or pin.exact))
+        message = f"requires {pin.wanted}, but {pin.name} {', '.join(pin.found)} is installed{ends}"
     command = "pip install " + " ".join(f"'{one}'" for one in wanted)
     return CHECK.finding(
         by,
@@ -112,6 +112,17 @@ def _of_pins(same: list[Pin], environment: Environment) -> Finding:
         remedy=command if not pin.found else f"{command}, or another release of {pin.package.name}",
         evidence=evidence,
     )
+
+
+def _ends(pin: Pin, environment: Environment) -> str:
+    """Say where a package refuses the release itself, nothing where it does not look."""
+    if pin.name in ENFORCED.get(pin.package.name, ()):
+        return ": its import ends there"
+    if pin.package.name == "torch" and re.fullmatch(r"nvidia-cudnn-cu\d+", pin.name):
+        compiled = pins.compared_cudnn(environment)
+        if any(cudnn_is_refused(compiled, found) for found in pin.found):
+            return f": PyTorch was compiled with cuDNN {compiled}, and refuses it at the first RNN"
+    return ""
 
 
 def _compiled(pin: Pin, distributions: tuple[Distribution, ...]) -> bool:
@@ -126,14 +137,15 @@ CHECK = Check(
         "and machine, and compares it with what is installed, as `pip check` does. A version of "
         "PyTorch or of its family that compiled code or an exact pin does not take fails: the "
         "code was made for another release. So does compiled code for PyTorch without PyTorch, "
-        "and a release that jax or transformers refuse when they are imported. "
+        "and a release that the package refuses itself: jax, transformers, pandas, numba and matplotlib "
+        "when they are imported, PyTorch an older cuDNN. "
         "Metadata that is missing or says neither name nor version is an error: nobody knows what "
         "that package requires. What was installed in place from a folder that is gone warns, and fails "
         "where a package requires it, outside of images. Everything else warns, because it often works. What torch pins of Triton, and its "
         "family of torch, is judged by the checks of those names. Class C3: a package was "
         "replaced by another one's installation, or installed without its requirements."
     ),
-    classes=("C3",),
+    classes=("C3", "D1"),
     remedy="Install the versions that are required, or other releases of what requires them.",
     run=_run,
 )

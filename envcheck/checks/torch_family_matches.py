@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envcheck.checks import commands, pins
+from envcheck.checks import commands, pins, torch_family_commands
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY
 from envcheck.core.installed import Installed, Package
@@ -45,7 +45,7 @@ def _of_member(
 ) -> Finding:
     faults = [
         *_by_pin(package, torch, environment, installed),
-        *_by_table(package, torch),
+        *_by_table(package, torch, environment),
         *_by_label(package, torch, environment),
     ]
     subject = f"{package.name} {package.version}"
@@ -75,17 +75,17 @@ def _by_pin(
                 Status.FAIL if compiled else Status.WARN,
                 f"made for {wanted}, but torch {torch.version} is installed",
                 f"pip install '{wanted}', or the {package.name} of torch {_plain(torch.version)}:"
-                f" pip install --upgrade {package.name} 'torch=={_plain(torch.version)}'",
+                f" {torch_family_commands.of_torch(package.name, environment)}",
             )
 
 
-def _by_table(package: Package, torch: Package) -> Iterator[_Fault]:
+def _by_table(package: Package, torch: Package, environment: Environment) -> Iterator[_Fault]:
     if package.name != "torchao":
         return
     have, mine = _plain(torch.version), _plain(package.version)
     compiled, python = TORCHAO.get(mine, ((), ()))
     least = TORCHAO_LEAST.get(mine)
-    remedy = _torchao(have)
+    remedy = torch_family_commands.of_torch("torchao", environment)
     if compiled and have not in compiled and _minor(have) not in map(_minor, compiled):
         message = f"its C++ kernels are made for torch {', '.join(compiled)}, this is {have}"
         if have in python:
@@ -94,17 +94,6 @@ def _by_table(package: Package, torch: Package) -> Iterator[_Fault]:
     if least is not None and _numbers(have) < _numbers(least):
         message = f"takes its C++ kernels with torch {least} and newer only, this is {have}"
         yield _Fault(Status.WARN, message, remedy)
-
-
-def _torchao(torch: str) -> str:
-    """Return the command for a torchao whose C++ kernels are made for that release."""
-    for version, (compiled, _) in TORCHAO.items():
-        if torch in compiled:
-            return f"pip install 'torchao=={version}'"
-    for version, least in TORCHAO_LEAST.items():
-        if _numbers(torch) >= _numbers(least):
-            return f"pip install 'torchao>={version}'"
-    return f"use the torchao that is made for torch {torch}: pytorch/ao#2919 lists them"
 
 
 def _by_label(package: Package, torch: Package, environment: Environment) -> Iterator[_Fault]:

@@ -12,6 +12,13 @@ from envcheck.core.sm import Sm
 
 Version = tuple[int, ...]
 
+
+class Written(tuple[int, ...]):  # noqa: SLOT001 - a tuple takes no slots of its own
+    """A version that is written again as it was read; it compares as its numbers do."""
+
+    text: str
+
+
 # PTX ISA -> first CUDA version whose driver takes it. Source: NVIDIA cuda-bindings 13.5.0,
 # cuda/bindings/utils/_ptx_utils.py; the highest of each release was measured with ptxas.
 # ISA 8.5 came with 12.5 and stayed in 12.6.
@@ -73,15 +80,19 @@ LAST_TOOLKIT_BELOW_SM_75: Version = (12, 9)
 
 
 def parse_version(text: str) -> Version:
-    """Read `580.65.06` as (580, 65, 6); raises ValueError when it is not dotted numbers."""
+    """Read `580.65.06` as (580, 65, 6), which keeps its text; raises ValueError when it is not dotted numbers."""
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6}){0,3}", text) is None:
         message = f"not a version of dotted numbers: {text!r}"
         raise ValueError(message)
-    return tuple(int(part) for part in text.split("."))
+    version = Written(int(part) for part in text.split("."))
+    version.text = text
+    return version
 
 
 def driver_text(driver: Version) -> str:
-    """Write a driver version as NVIDIA does: (525, 60, 13) is 525.60.13, (450, 80, 2) 450.80.02."""
+    """Write a driver version as it was read, or as NVIDIA does: (450, 80, 2) is 450.80.02."""
+    if isinstance(driver, Written):
+        return driver.text
     return ".".join([str(driver[0]), *(f"{part:02d}" for part in driver[1:])])
 
 

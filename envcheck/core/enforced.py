@@ -1,16 +1,40 @@
-"""Requirements that a package checks itself when it is imported, which then ends."""
+"""Requirements that a package checks itself, at its import or before it uses what it requires."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 # Package -> what it looks at, by the same ranges as its Requires-Dist lines. Sources: jax 0.4 to
 # 0.10, jax/_src/lib/__init__.py, check_jaxlib_version (RuntimeError); transformers 4 and 5,
-# transformers/dependency_versions_check.py, pkgs_to_check_at_runtime (ImportError).
+# transformers/dependency_versions_check.py, pkgs_to_check_at_runtime (ImportError); matplotlib 3.11.2,
+# _check_versions (ImportError); numba 0.59.1 to 0.68.1, _ensure_critical_deps and _ensure_llvm
+# (ImportError); pandas 3.1.1, whose modules do not load with NumPy 1. Each was tried with a release out
+# of its range. scipy 1.17.1 only warns, and scikit-learn 1.9.1 goes on with joblib 1.1.0.
 ENFORCED: Mapping[str, frozenset[str]] = {
     "jax": frozenset({"jaxlib"}),
+    "matplotlib": frozenset({"cycler", "numpy", "pyparsing"}),
+    "numba": frozenset({"llvmlite", "numpy"}),
+    "pandas": frozenset({"numpy"}),
     "transformers": frozenset(
         {"filelock", "huggingface-hub", "numpy", "packaging", "pyyaml", "regex"}
         | {"safetensors", "tokenizers", "tqdm"}
     ),
 }
+
+_CUDNN = re.compile(r"(\d+)\.(\d+)")
+SKIPS_CUDNN = "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK"
+"""The variable that, set to 1, keeps PyTorch from comparing."""
+
+
+def cudnn_is_refused(compiled: str, found: str) -> bool:
+    """Say whether code compiled with one cuDNN refuses another: of another major, or an older minor.
+
+    Source: PyTorch 2.14.1, torch/backends/cudnn/__init__.py, `_init` (RuntimeError at the first RNN, and
+    for whoever asks for the version); XLA, `Loaded runtime CuDNN library` in xla_cuda_plugin.so of jax
+    0.10.2. PyTorch's wheels pin the release that they were compiled with: 9.24.0.43 and (9, 24, 0).
+    """
+    built, have = _CUDNN.match(compiled), _CUDNN.match(found)
+    if built is None or have is None:
+        return False
+    return built[1] != have[1] or int(have[2]) < int(built[2])

@@ -68,6 +68,8 @@ class Package:
     """Why its metadata tells nothing, what it requires neither; None where it does."""
     requires: tuple[str, ...] = ()
     """Requires-Dist without those that an extra alone asks for; markers are left in."""
+    with_cuda: tuple[str, ...] = ()
+    """Requires-Dist of the extra `with-cuda`: the libraries that JAX's plugin was compiled with."""
 
     @property
     def is_exact(self) -> bool:

@@ -92,7 +92,7 @@ class Choice:
     """Its soname."""
     path: str
     how: str
-    """What led to it: `RPATH`, `LD_LIBRARY_PATH`, `RUNPATH`, `ld.so.cache`, `default folder`,
+    """What led to it: `LD_PRELOAD`, `RPATH`, `LD_LIBRARY_PATH`, `RUNPATH`, `ld.so.cache`, `default folder`,
     `path`."""
     asked_by: str | None = None
     opened: str
@@ -131,6 +131,8 @@ class Linked:
     """How many symbols were looked up."""
     library_path: tuple[str, ...] = ()
     """LD_LIBRARY_PATH."""
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    """What LD_PRELOAD names and the loader ignores -> why."""
     files: tuple[Opened, ...] = ()
     """Those with which something is wrong."""
     choices: tuple[Choice, ...] = ()

@@ -161,7 +161,7 @@ class Environment:
     """`sha256:...` over everything in the image or folder, as
     `envcheck.engine.content_digest` describes it; None where it was not computed."""
     variables: Mapping[str, str] | None = None
-    """Environment variables that choose between the files of a package, and between cards."""
+    """Environment variables that choose between files, codes and cards: `core.variables` lists them."""
     installed: Installed | None = None
     """What the packages' metadata says, and whether their files agree; None where unread."""
     tools: Tools | None = None

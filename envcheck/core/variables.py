@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+OF_THE_DRIVERS_COMPILER = (
+    "CUDA_CACHE_DISABLE",
+    "CUDA_DISABLE_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_JIT",
+    "CUDA_FORCE_PTX_JIT",
+)
+"""They forbid or force compiling PTX, and keeping what came of it."""
+
 OF_A_JOB = (
+    *OF_THE_DRIVERS_COMPILER,
     "BNB_CUDA_VERSION",
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK",
 )
-"""They choose between the files of a package, and between cards."""
+"""They choose between the files of a package, between its codes for a card and between cards, or
+switch off what would refuse one."""
 
 OF_AN_IMAGE = (
     "CUDA_VERSION",

@@ -19,7 +19,8 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from email.message import Message
 from email.parser import HeaderParser
 from importlib import metadata
@@ -32,6 +33,7 @@ from envcheck.core.names import normalise, visible
 _NOTES = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json")
 _ENDS = (".so", ".a", ".o", ".cubin", ".fatbin", ".ptx")
 _COMPILED = re.compile(r"\.so(\.\d+)+$")
+_NEWLINE = b"\n"
 _LONGEST = 1 << 20
 """No metadata file is read further; the headers of real ones are some kilobytes."""
 _OF_INTEREST = ("torch", "pytorch-triton", "triton", "pytorch_triton")
@@ -56,16 +58,21 @@ def read_all(folders: Iterable[str]) -> tuple[Distribution, ...]:
 
     Of one that several directories have, the first counts: it is the one that is imported.
     """
-    return tuple(one.distribution for one in read_rows(folders))
+    return tuple(one.distribution for one in _first(folders, lambda one: one._replace(rows=[])))
 
 
 def read_rows(folders: Iterable[str]) -> list[Recorded]:
     """Read the same distributions in the same order, with the rows of their RECORD."""
+    return _first(folders, lambda one: one)
+
+
+def _first(folders: Iterable[str], keep: Callable[[Recorded], Recorded]) -> list[Recorded]:
+    """Read distributions, of several of one name those of the first folder, and keep of each what counts."""
     found: dict[str, list[Recorded]] = {}
     for folder in folders:
         here: dict[str, list[Recorded]] = {}
         for entry in metadata.distributions(path=[folder]):
-            one = _read(entry, folder)
+            one = keep(_read(entry, folder))
             here.setdefault(one.distribution.name, []).append(one)
         found = {**here, **found}
     every = (one for same in found.values() for one in same)
@@ -123,7 +130,11 @@ def is_name(text: object) -> bool:
 def _read(entry: metadata.Distribution, folder: str) -> Recorded:
     said = headers(entry)
     name, version = identity(entry, said)
-    rows, digest, problem = _record(raw(entry, "RECORD"))
+    record = raw(entry, "RECORD")
+    rows, problem = _record(record)
+    digest = None if record is None else record_digest(rows)
+    if record is not None and problem is not None:
+        digest = hashlib.sha256(b"malformed\0" + record).hexdigest()
     distribution = Distribution(
         name=name,
         version=version,
@@ -162,27 +173,31 @@ def record_rows(entry: metadata.Distribution) -> list[tuple[str, str, str]]:
     return _record(raw(entry, "RECORD"))[0]
 
 
-def _record(raw: bytes | None) -> tuple[list[tuple[str, str, str]], str | None, str | None]:
-    """Return the rows of RECORD, its digest, and why it cannot be parsed."""
-    if raw is None:
-        return [], None, None
+def _record(record: bytes | None) -> tuple[list[tuple[str, str, str]], str | None]:
+    """Return the rows of RECORD, and why it cannot be parsed."""
     try:
-        rows = _rows(raw.decode("utf-8"))
+        if record is not None:
+            _check(record)
+        return ([] if record is None else _rows(record)), None
     except UnicodeDecodeError as error:
-        problem = f"RECORD: not UTF-8 at byte {error.start}"
+        return [], f"RECORD: not UTF-8 at byte {error.start}"
     except ValueError as error:
-        problem = f"RECORD: {error}"
-    else:
-        return rows, record_digest(rows), None
-    return [], hashlib.sha256(b"malformed\0" + raw).hexdigest(), problem
+        return [], f"RECORD: {error}"
 
 
-def _rows(record: str) -> list[tuple[str, str, str]]:
-    """Return the rows of RECORD; raises ValueError that says why it cannot be parsed."""
-    if "\0" in record:
-        message = f"a NUL byte in line {record[: record.index(chr(0))].count(chr(10)) + 1}"
+def _check(record: bytes) -> None:
+    """Raise ValueError that says where a RECORD cannot be text."""
+    record.decode("utf-8")
+    if b"\0" in record:
+        before = record[: record.index(0)]
+        message = f"a NUL byte in line {len(before.split(_NEWLINE))}"
         raise ValueError(message)
-    reader = csv.reader(io.StringIO(record, newline=""), strict=True)
+
+
+def _rows(record: bytes) -> list[tuple[str, str, str]]:
+    """Return the rows of RECORD; raises ValueError that says why it cannot be parsed."""
+    # Decoded piece by piece: as one text in memory it takes four bytes for each.
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(record), "utf-8", newline=""), strict=True)
     rows = []
     try:
         for row in filter(None, reader):
@@ -190,7 +205,8 @@ def _rows(record: str) -> list[tuple[str, str, str]]:
             if not path:
                 message = f"no path in line {reader.line_num}"
                 raise ValueError(message)
-            rows.append((path.replace(os.sep, "/"), digest, size))
+            # Sizes repeat, paths and digests do not.
+            rows.append((path.replace(os.sep, "/"), digest, sys.intern(size)))
     except csv.Error as error:
         message = f"{error} in line {reader.line_num}"
         raise ValueError(message) from None
@@ -199,8 +215,13 @@ def _rows(record: str) -> list[tuple[str, str, str]]:
 
 def record_digest(rows: Iterable[tuple[str, str, str]]) -> str:
     """Return the SHA-256 over the rows of RECORD that every machine shares."""
-    stable = sorted({",".join(row) for row in rows if _is_stable(*row)})
-    return hashlib.sha256("\n".join(stable).encode()).hexdigest()
+    total = hashlib.sha256()
+    between = b""
+    # Line by line: joined they are as long as RECORD, which may have millions.
+    for line in sorted({",".join(row) for row in rows if _is_stable(*row)}):
+        total.update(between + line.encode())
+        between = b"\n"
+    return total.hexdigest()
 
 
 def _is_stable(path: str, digest: str, _size: str) -> bool:

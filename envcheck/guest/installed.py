@@ -21,6 +21,8 @@ from envcheck.core.names import visible
 from envcheck.guest import distributions, in_place, numpy_use, records, shadows, site_paths
 from envcheck.guest.records import Owned, Row
 
+_WITH_CUDA = re.compile(r"""\bextra\s*==\s*["']with[-_]cuda["']""")
+
 
 def read(folders: list[str]) -> Installed:
     """Read the packages of site directories, in the order of `sys.path`."""
@@ -103,6 +105,7 @@ def _read(entry: metadata.Distribution, place: int, folder: str) -> tuple[Packag
         tags=tuple(visible(str(tag)) for tag in wheel.get_all("Tag") or ()),
         problem=_problem(entry, said),
         requires=tuple(_requires(entry, said.get_all("Requires-Dist") or [])),
+        with_cuda=tuple(_with_cuda(said.get_all("Requires-Dist") or [])),
     )
     return package, [row for row in rows if not row[0].endswith(".pyc")]
 
@@ -117,6 +120,13 @@ def _problem(entry: metadata.Distribution, said: Message) -> str | None:
     if said.keys() or distributions.raw(entry, file) is not None:
         return f"{file} does not say its {' and '.join(lacking)}"
     return f"{file} is missing"
+
+
+def _with_cuda(lines: list[str]) -> Iterator[str]:
+    """Yield what the extra `with-cuda` asks for; markers are left in."""
+    for line in map(str, lines):
+        if _WITH_CUDA.search(line.partition(";")[2]) is not None:
+            yield visible(" ".join(line.split()))
 
 
 def _requires(entry: metadata.Distribution, lines: list[str]) -> Iterator[str]:

@@ -11,12 +11,13 @@ from envcheck.core.names import visible
 from envcheck.guest.linked_files import LinkedFiles
 from envcheck.guest.loader import Loaded, Process
 
-# What NVIDIA's packages bring, the driver's library, and the run time of the compilers.
+# What NVIDIA's packages bring, the driver's library, the run time of the compilers, and PyTorch's own.
 _FAMILY = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cudnn\w*|cufft|cufftw|cupti|curand|cusolver|cusolverMg|cusparse"
     r"|cusparseLt|cufile|nccl|nvJitLink|nvrtc|nvrtc-builtins|nvshmem_host|nvToolsExt|cuda"
-    r"|nvidia-ml|stdc\+\+|gomp|gcc_s)\.so(?:\.\d+)*"
+    r"|nvidia-ml|stdc\+\+|gomp|gcc_s|torch|torch_cpu|torch_cuda|torch_python|c10|c10_cuda)\.so(?:\.\d+)*"
 )
+_COMPILERS = ("libstdc++.so", "libgomp.so", "libgcc_s.so")
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 _VERSIONED = ("libc.so.6", "libstdc++.so.6", "libgomp.so.1", "libgcc_s.so.1")
 _KINDS = {"libc.so.6": "GLIBC_", "libstdc++.so.6": "GLIBCXX_", "libgomp.so.1": "GOMP_",
@@ -98,12 +99,13 @@ class Choices:
             )
 
     def found(self) -> Iterator[Choice]:
-        """Yield the copies that were taken where there are several, and the driver's."""
+        """Yield the copies that were taken where there are several, NVIDIA's from elsewhere too."""
         taken: dict[str, int] = {}
         for name, _ in self._found:
             taken[name] = taken.get(name, 0) + 1
         for (name, _), choice in sorted(self._found.items()):
-            if taken[name] > 1 or choice.others or name.startswith("libcuda.so"):
+            outside = choice.path.startswith("/") and not name.startswith(_COMPILERS)
+            if taken[name] > 1 or choice.others or outside or name.startswith("libcuda.so"):
                 yield choice
 
     def majors(self) -> list[tuple[str, ...]]:

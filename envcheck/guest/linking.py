@@ -122,6 +122,7 @@ class _Environment:
             looked_at=len(self.places),
             symbols=self.closure.looked_up,
             library_path=tuple(map(visible, system.library_path)),
+            passed_over={visible(n): visible(why) for n, why in bare.passed_over.items()},
             files=tuple(found),
             choices=tuple(choices.found()),
             by_name=tuple(named_libraries.named(main, self.show)),

@@ -30,7 +30,7 @@ class Loaded:
     loader: Loaded | None
     """What asked for it first."""
     how: str
-    """`RPATH`, `LD_LIBRARY_PATH`, `RUNPATH`, `ld.so.cache`, `default folder` or `path`."""
+    """`LD_PRELOAD`, `RPATH`, `LD_LIBRARY_PATH`, `RUNPATH`, `ld.so.cache`, `default folder` or `path`."""
     needs: list[Loaded | None] = field(default_factory=list)
     """What each needed name came to, in order; None for what was not found."""
     names: set[str] = field(default_factory=set)
@@ -85,6 +85,8 @@ class Process:
         self.globals: list[Loaded] = []
         self.caller: Loaded | None = None
         """Where dlopen is called from: the interpreter, or its shared library."""
+        self.passed_over: dict[str, str] = {}
+        """What LD_PRELOAD names and the loader ignores -> why."""
 
     def fork(self) -> Process:
         """Return a process with the same maps, whose own loads leave this one alone."""
@@ -98,7 +100,13 @@ class Process:
         self.maps, self.names, self.globals = other.maps, other.names, other.globals
 
     def start(self, program: str) -> Opening:
-        """Load a program as the kernel and the loader do; its symbols are seen by all."""
+        """Load a program as the kernel and the loader do; its symbols are seen by all.
+
+        What is preloaded is mapped before what the program needs, and searched before that. One
+        that cannot be mapped is ignored.
+        """
+        main, _, _ = self._map(program, None)
+        preloaded = [one for name in self.system.preloads if (one := self._preload(name, main))]
         opening = self.open(program, to_all=True)
         if opening.root is not None:
             # Python's own code is in its shared library, where it has one.
@@ -106,9 +114,20 @@ class Process:
                 (m for m in opening.scope if m.file.symbols.exports_any(b"PyImport_Import")),
                 opening.root,
             )
-        for name in self.system.preloads:
-            self.open(name, to_all=True)
+        for one in preloaded:
+            self.open(one.path, to_all=True)
+        first = [main, *preloaded] if main is not None else preloaded
+        held = set(map(id, first))
+        self.globals = first + [one for one in self.globals if id(one) not in held]
         return opening
+
+    def _preload(self, name: str, main: Loaded | None) -> Loaded | None:
+        found, reason, _ = self._map(name, main)
+        if found is None:
+            self.passed_over[name] = reason or "no such file on the loader's path"
+        elif found is not main:
+            found.how = "LD_PRELOAD"
+        return found if found is not main else None
 
     def open(self, name: str, *, to_all: bool = False, caller: Loaded | None = None) -> Opening:
         """Load a file by name or path and all that it needs, as dlopen does."""

@@ -20,7 +20,9 @@ _HOWS = ("missing", "empty", "syntax")
 
 def stem(path: str) -> str | None:
     """Return the path of a module without what its kind of file ends in, None for other files."""
-    return next((path[: -len(s)] for s in _SUFFIXES if path.endswith(s)), None)
+    if not path.endswith(_SUFFIXES):  # as most are
+        return None
+    return next(path[: -len(s)] for s in _SUFFIXES if path.endswith(s))
 
 
 def has_other_form(where: str) -> bool:

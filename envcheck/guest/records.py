@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import heapq
 import os
 import re
 import stat
@@ -48,17 +49,28 @@ class Owned:
 
 def first(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the first of some paths, compiled ones before others."""
-    every = sorted(paths, key=lambda p: (not is_compiled(p), p))
-    return tuple(map(visible, every[:_SHOWN]))
+    every = heapq.nsmallest(_SHOWN, paths, key=lambda p: (not is_compiled(p), p))
+    return tuple(map(visible, every))
+
+
+def _repeated(here: list[Owned]) -> set[str]:
+    """Return the paths that stand in a RECORD more than once, or in several."""
+    once: set[str] = set()
+    again: set[str] = set()
+    for one in here:
+        for path, _, _ in one.rows:
+            (again if path in once else once).add(path)
+    return again
 
 
 def overlaps(here: list[Owned]) -> Iterator[Overlap]:
     """Yield what packages of one site directory own in common, by who owns it."""
     owners: dict[str, list[tuple[Owned, Row]]] = {}
-    for one in here:
+    shared = _repeated(here)
+    for one in here if shared else ():
         for row in one.rows:
             # A directory's own notes are nobody else's, and a row without a hash tells nothing.
-            if row[1] and ".dist-info/" not in row[0]:
+            if row[0] in shared and row[1] and ".dist-info/" not in row[0]:
                 owners.setdefault(row[0], []).append((one, row))
     groups: dict[tuple[str, ...], dict[str, list[tuple[Owned, Row]]]] = defaultdict(dict)
     for path, both in owners.items():
@@ -102,7 +114,7 @@ def _telling(paths: Iterable[str], optional: Collection[str]) -> tuple[str, ...]
         vital = is_vital(path) and path not in optional
         return is_aside(path), not notes, not vital, not compiled, path
 
-    return tuple(map(visible, sorted(paths, key=rank)[:_SHOWN]))
+    return tuple(map(visible, heapq.nsmallest(_SHOWN, paths, key=rank)))
 
 
 def compare(places: list[list[Owned]]) -> Records:
@@ -111,17 +123,14 @@ def compare(places: list[list[Owned]]) -> Records:
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     of: dict[str, int] = {}
     for here in places:
-        counts: dict[str, int] = defaultdict(int)
-        for one in here:
-            for path, _, _ in one.rows:
-                counts[path] += 1
+        shared = _repeated(here)
         for one in here:
             of[one.name] = sum(_is_inside(path) for path, _, _ in one.rows)
             for path, said, length in one.rows:
                 # What several packages own is as one of them at most; that is told elsewhere.
-                if not said or not _is_size(length) or counts[path] > 1:
+                if not said or not _is_size(length) or path in shared:
                     continue
-                where = one.absolute(path)
+                where = f"{one.folder}/{path}" if path[0] not in "./" else one.absolute(path)
                 size = _size(where)
                 sized += 1
                 if isinstance(size, str):

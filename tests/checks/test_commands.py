@@ -8,7 +8,7 @@ import pytest
 from inventories import ask, environment, question
 from pip_commands import commands as parsed
 
-from envcheck.checks import commands
+from envcheck.checks import commands, torch_family_commands
 from envcheck.core.distribution import Distribution
 from envcheck.core.installed import Installed, Interpreter, Package
 from envcheck.core.linking import Linked, MissingLibrary, Opened
@@ -153,3 +153,35 @@ def test_a_release_with_other_digits_is_no_traceback() -> None:
     facts = inventory(package("torch", "2.\u00b2"), package("torchao", "0.18.0"))
     (finding,) = ask("torch-family-matches", facts, "sm_90")
     assert finding.status.value == "warn"
+
+
+BUILD = "pip install --force-reinstall --no-deps --no-build-isolation --no-binary xformers xformers"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cuda", "remedy"),
+    [
+        # pip resolves it to torchvision 0.29.1, with which nothing fails.
+        ("torchvision", "2.14.1", "13.0", "pip install --upgrade torchvision 'torch==2.14.1'"),
+        (
+            "torchvision",
+            "2.8.0+cu126",
+            "12.6",
+            f"pip install --upgrade torchvision 'torch==2.8.0' --index-url {commands.INDEX}/cu126",
+        ),
+        # Its wheels need libcudart.so.12: 0.0.35 with torch 2.14.1 fails as 0.0.31 does.
+        ("xformers", "2.14.1", "13.0", BUILD),
+        ("xformers", "2.7.1", "12.6", "pip install --upgrade xformers 'torch==2.7.1'"),
+        ("torchao", "2.14.1", "13.0", "pip install 'torchao>=0.18.0'"),
+        ("torchtext", "2.14.1", "13.0", "pip uninstall -y torchtext; "),
+    ],
+)
+def test_a_member_of_the_family_is_brought_for_the_torch_that_is_there(
+    name: str, version: str, cuda: str, remedy: str
+) -> None:
+    made = inventory(package("torch", version)).environment
+    assert made is not None
+    facts = Torch(version=f"{version.partition('+')[0]}+cu{cuda.replace('.', '')}", cuda=cuda)
+    command = torch_family_commands.of_torch(name, replace(made, torch=facts))
+    assert command.startswith(remedy)
+    assert command == remedy or remedy.endswith("; ")

@@ -140,7 +140,7 @@ def test_no_files_are_no_success() -> None:
         (
             "xformers-0.0.30-cp311-cp311-linux.whl!/xformers/_C.so",
             ("libc10.so",),
-            "TORCH_CUDA_ARCH_LIST=12.0 pip install --no-build-isolation --no-binary xformers xformers",
+            "TORCH_CUDA_ARCH_LIST=12.0 pip install --force-reinstall --no-deps --no-build-isolation --no-binary xformers xformers",
         ),
         (
             "faiss_gpu-1.0-cp311-cp311-linux.whl!/faiss_gpu.libs/libfaiss.so",

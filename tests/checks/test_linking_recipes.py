@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import packages
 import pytest
 from build_linking import (
     CC,
@@ -17,9 +18,12 @@ from build_linking import (
     SET_DEVICE_INT,
     Made,
     distribution,
+    exports,
     library,
     module,
+    with_nvidias,
 )
+from data.dist_info import install
 from inventories import ask, environment
 
 from envcheck.core import codec
@@ -473,3 +477,121 @@ def test_an_empty_libcuda_that_an_engine_left_is_mounted_over(how, problem, stat
     (finding,) = ask(PLACE, linked(choices=(choice,)), "sm_120")
     assert finding.status == status
     assert finding.remedy
+
+
+PINS = ("nvidia-nccl-cu13==2.30.7", "nvidia-cudnn-cu13==9.24.0.43")
+
+
+def pinned(made: Made, **installed: str) -> Inventory:
+    """Look at an environment whose PyTorch pins NVIDIA's wheels, with these of them installed."""
+    torch = Torch(version="2.14.1+cu130", cuda="13.0")
+    paths = [p for p in (made.site / "torch").rglob("*") if p.is_file()]
+    files = {str(p.relative_to(made.site)): p.read_bytes() for p in paths}
+    install(made.site, "torch", "2.14.1", requires=PINS, files=files)
+    for name, version in installed.items():
+        install(made.site, name.replace("_", "-"), version)
+    linked = observed(made).linked
+    return replace(packages.inventory(made.site, torch=torch), linked=linked)
+
+
+@needs_compiler
+def test_a_release_of_nccl_that_torch_was_not_built_with_is_what_is_put_back(tmp_path):
+    """Seen with torch 2.14.1 and nvidia-nccl-cu13 2.27.7: undefined symbol: ncclCommResume."""
+    made = with_nvidias(tmp_path, "libnccl.so.2", "ncclCommResume", has=("ncclCommInitRank",))
+    seen = pinned(made, nvidia_nccl_cu13="2.27.7", nvidia_cudnn_cu13="9.24.0.43")
+    (finding,) = (f for f in failing(seen) if f.check == SYMBOLS)
+    assert finding.message == (
+        "torch 2.14.1: the nvidia/nccl/lib/libnccl.so.2 that is loaded is not the one that torch "
+        "2.14.1+cu130 was built with: undefined symbol ncclCommResume"
+    )
+    assert finding.remedy == ("pip install --force-reinstall --no-deps 'nvidia-nccl-cu13==2.30.7'")
+    assert "ncclCommResume" in said_by_the_loader(made)
+
+
+def systems_cudnn(folder: Path, release: str, *, own: bool) -> Made:
+    """Make a PyTorch to which LD_LIBRARY_PATH brings a cuDNN as NVIDIA's packages for systems do."""
+    made = with_nvidias(folder, "libcudnn.so.9", "cudnnCreate", has=("cudnnCreate",))
+    copy = made.site / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
+    system = folder / "usr" / f"libcudnn.so.{release}"
+    system.parent.mkdir()
+    (copy.rename if not own else lambda to: to.write_bytes(copy.read_bytes()))(system)
+    (system.parent / "libcudnn.so.9").symlink_to(system.name)
+    return replace(made, variables={"LD_LIBRARY_PATH": str(system.parent)})
+
+
+@needs_compiler
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("release", "refused"), [("9.12.0", True), ("9.24.1", False)])
+def test_a_cudnn_of_the_system_is_named_and_an_older_one_fails(tmp_path, release, refused, own):
+    """RuntimeError in torch.backends.cudnn: compiled against (9, 24, 0), found (9, 12, 0)."""
+    made = systems_cudnn(tmp_path, release, own=own)
+    path = str(tmp_path / "usr" / f"libcudnn.so.{release}")
+    there = {"nvidia_cudnn_cu13": "9.24.0.43"} if own else {}
+    found = [f for f in ask(PLACE, pinned(made, **there), "sm_120") if f.subject == "libcudnn.so.9"]
+    assert {f.status.value for f in found} == ({"fail", "warn"} if refused else {"warn"})
+    assert all(path in f.message and "LD_LIBRARY_PATH" in f.message for f in found)
+    assert found[0].remedy == (
+        "unset LD_LIBRARY_PATH"
+        if own or refused
+        else "pip install --force-reinstall --no-deps 'nvidia-cudnn-cu13==9.24.0.43'"
+    )
+
+
+@needs_compiler
+def test_a_library_of_the_system_that_nothing_pins_is_named_and_no_fault(tmp_path):
+    made = systems_cudnn(tmp_path, "9.12.0", own=False)
+    found = ask(PLACE, observed(made), "sm_120")
+    (finding,) = (f for f in found if f.subject == "libcudnn.so.9")
+    assert (finding.status.value, finding.required) == ("pass", False)
+    assert finding.message.startswith(f"{tmp_path}/usr/libcudnn.so.9.12.0 is loaded")
+
+
+@needs_compiler
+def test_an_older_copy_that_is_preloaded_is_named(tmp_path):
+    made = RECIPES["R15-nccl-right"](tmp_path)
+    named = str(tmp_path / "other" / "libnccl.so.2")
+    made = replace(made, variables={"LD_PRELOAD": named})
+    seen = observed(made)
+    (finding,) = failing(seen)
+    assert (finding.check, finding.remedy) == (SYMBOLS, "unset LD_PRELOAD")
+    assert f"ncclCommRegister: {named} does not have it" in finding.message
+    assert "ncclCommRegister" in said_by_the_loader(made)
+    (shadow,) = ask(PLACE, seen, "sm_120")
+    assert (shadow.status, shadow.remedy) == (Status.WARN, "unset LD_PRELOAD")
+    assert shadow.message.endswith("LD_PRELOAD names it")
+
+
+@needs_compiler
+def test_another_libtorch_that_is_preloaded_is_named(tmp_path):
+    """Its symbols are those of another PyTorch, which the extension ends with."""
+    made = RECIPES["R12-right"](tmp_path)
+    other = library(tmp_path / "other" / "libc10.so", exports("_ZN3c106Device3strEv"))
+    made = replace(made, variables={"LD_PRELOAD": str(other)})
+    seen = observed(made)
+    (shadow,) = (f for f in ask(PLACE, seen, "sm_120") if f.status is Status.WARN)
+    assert shadow.subject == "libc10.so"
+    assert shadow.message.startswith(f"{other} is loaded instead of the environment's torch/lib/")
+    assert any(f.remedy == "unset LD_PRELOAD" for f in failing(seen))
+    assert said_by_the_loader(made)
+
+
+@needs_compiler
+def test_what_cannot_be_preloaded_warns(tmp_path):
+    made = replace(RECIPES["R12-right"](tmp_path), variables={"LD_PRELOAD": "libnowhere.so"})
+    (finding,) = (f for f in ask(PLACE, observed(made), "sm_120") if f.subject == "LD_PRELOAD")
+    assert (finding.status.value, "libnowhere.so" in finding.message) == ("warn", True)
+
+
+def test_the_copy_of_another_package_is_not_the_environments_own() -> None:
+    """Triton's CUPTI beside the one of the toolkit, where PyTorch's wheel of it is gone."""
+    other = "triton/backends/nvidia/lib/cupti/libcupti.so.13"
+    choice = Choice(
+        name="libcupti.so.13",
+        path="/usr/local/cuda-13.0/lib/libcupti.so.13",
+        how="ld.so.cache",
+        opened="torch/_C.so",
+        others=(other,),
+    )
+    (finding, whole) = ask(PLACE, inventory(Linked(looked_at=1, choices=(choice,))), "sm_120")
+    assert (finding.status.value, other in finding.message) == ("pass", False)
+    assert whole.status is Status.PASS

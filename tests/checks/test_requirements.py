@@ -62,12 +62,46 @@ def test_each_form_of_requirement(
 
 
 @pytest.mark.parametrize(
+    ("version", "variables", "status"),
+    [
+        # RuntimeError of torch.backends.cudnn, seen with 9.12.0.46 under torch 2.14.1.
+        ("9.12.0.46", {}, "fail"),
+        ("9.23.9.1", {}, "fail"),
+        ("8.30.0.1", {}, "fail"),
+        ("10.30.0.1", {}, "fail"),
+        ("9.24.0.40", {}, "warn"),
+        ("9.28.1.4", {}, "warn"),
+        ("9.12.0.46", {"PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": "1"}, "warn"),
+        ("9.12.0.46", {"PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": "0"}, "fail"),
+    ],
+)
+def test_a_cudnn_that_torch_refuses_fails(
+    tmp_path: Path, version: str, variables: dict[str, str], status: str
+) -> None:
+    pin = 'nvidia-cudnn-cu13==9.24.0.43; platform_system == "Linux"'
+    install(tmp_path, "torch", "2.14.1", requires=(pin,))
+    install(tmp_path, "nvidia-cudnn-cu13", version)
+    (finding,) = packages.ask(CHECK, tmp_path, variables=variables)
+    assert finding.status.value == status
+    assert ("refuses it at the first RNN" in finding.message) == (status == "fail")
+    assert finding.remedy.startswith("pip install 'nvidia-cudnn-cu13==9.24.0.43', or")
+
+
+@pytest.mark.parametrize(
     ("name", "requires", "other", "version", "status"),
     [
         # RuntimeError and ImportError at `import`, tried with these releases.
         ("jax", "jaxlib<=0.10.2,>=0.10.2", "jaxlib", "0.9.0", "fail"),
         ("transformers", "tokenizers<=0.23.0,>=0.22.0", "tokenizers", "0.19.1", "fail"),
         ("transformers", "tokenizers<=0.23.0,>=0.22.0", "tokenizers", "0.22.1", "pass"),
+        ("pandas", "numpy>=2.0.2", "numpy", "1.26.0", "fail"),
+        ("pandas", "python-dateutil>=2.9.0", "python-dateutil", "2.6.0", "warn"),
+        ("numba", "numpy<2.3,>=1.24", "numpy", "2.4.0", "fail"),
+        ("numba", "llvmlite<0.51,>=0.50.0dev0", "llvmlite", "0.45.0", "fail"),
+        ("matplotlib", "numpy>=1.25", "numpy", "1.24.4", "fail"),
+        ("matplotlib", "pyparsing>=3", "pyparsing", "2.4.7", "fail"),
+        # A warning of its own, and it goes on.
+        ("scipy", "numpy<2.7,>=1.26.4", "numpy", "1.24.4", "warn"),
         ("transformers", "typer-slim", "typer-slim", "0.1", "pass"),
         ("transformers", "typer-slim>=1", "typer-slim", "0.1", "warn"),
     ],

@@ -107,6 +107,11 @@ def test_versions_are_read_and_written_as_nvidia_does(text: str, parts: cuda.Ver
         assert cuda.driver_text(parts) == text
 
 
+@pytest.mark.parametrize("text", ["535.1", "535.01", "535.54.3", "535", "580.65.06"])
+def test_a_driver_that_was_named_is_written_as_it_was_named(text: str) -> None:
+    assert cuda.driver_text(cuda.parse_version(text)) == text
+
+
 def test_single_digits_get_their_zero_back() -> None:
     assert cuda.driver_text((450, 80, 2)) == "450.80.02"
     assert cuda.driver_text((470, 42, 1)) == "470.42.01"

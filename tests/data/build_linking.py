@@ -209,6 +209,19 @@ def r15_nccl_right(folder: Path) -> Made:
     return Made(r15_nccl(folder).site)
 
 
+def with_nvidias(folder: Path, name: str, wanted: str, *, has: tuple[str, ...]) -> Made:
+    """Make a PyTorch that needs a function of one of NVIDIA's libraries, and its wheel's copy."""
+    site = folder / "site"
+    lib = torch(site)
+    part = name.removeprefix("lib").partition(".")[0]
+    copy = library(site / "nvidia" / part / "lib" / name, exports(wanted))
+    needs = (lib / "libc10_cuda.so", copy)
+    where = f"$ORIGIN/lib:$ORIGIN/../nvidia/{part}/lib"
+    library(site / "torch" / "_C.so", module("_C", wanted), needs=needs, runpath=where)
+    library(copy, exports(*has))
+    return Made(site)
+
+
 def r15_missing(folder: Path) -> Made:
     """An extension for CUDA 12 in an environment with the runtime of CUDA 13."""
     site = folder / "site"

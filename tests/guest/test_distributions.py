@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,7 +122,7 @@ def test_different_rows_have_different_digests(
 def test_record_is_read_as_the_csv_it_is(rows: list[tuple[str, str, str]]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    assert distributions._rows(text.getvalue()) == rows
+    assert distributions._rows(text.getvalue().encode()) == rows
 
 
 def distribution(name: str, version: str, digest: str | None) -> Distribution:
@@ -213,3 +215,27 @@ def test_what_has_no_metadata_is_named_by_its_folder(
     (tmp_path / folder).mkdir()
     (found,) = distributions.read_all([str(tmp_path)])
     assert (found.name, found.version) == (name, version)
+
+
+def test_a_record_of_many_rows_takes_no_more_memory_than_they_do(tmp_path: Path) -> None:
+    """The files of a data set: 1.5 million rows took 49 s and 1.4 GB, of which 300 000 are tried."""
+    rows = "".join(f"d/{n:06d}.json,sha256={'A' * 43},{n % 5000}\n" for n in range(300_000))
+    info = tmp_path / "big-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: big\nVersion: 1.0\n")
+    (info / "RECORD").write_text(rows)
+    code = (
+        "import re, sys\n"
+        "from envcheck.guest import distributions, installed\n"
+        "distributions.read_all(sys.argv[1:]); found = installed.read(sys.argv[1:])\n"
+        "(one,) = found.records.differing\n"
+        "most = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())\n"
+        "print(one.count, int(most[1]) >> 10)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    count, megabytes = map(int, done.stdout.split())
+    assert count == 300_000
+    # 165 MB on CPython 3.11; with the whole text and every owner in memory it was 231.
+    assert megabytes < 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,51 @@ def test_runpath_yields_to_the_variable_and_rpath_does_not(choice):
     assert chosen(choice, path, LD_LIBRARY_PATH=str(choice / "c")) == ("c", "LD_LIBRARY_PATH")
     path = consumer(choice, rpath="${ORIGIN}/b")
     assert chosen(choice, path, LD_LIBRARY_PATH=str(choice / "c")) == ("b", "RPATH")
+
+
+def test_what_is_preloaded_is_taken_before_any_path(choice):
+    path = consumer(choice, rpath="$ORIGIN/b")
+    named = str(choice / "d" / "libchoice.so.1")
+    assert chosen(choice, path, LD_PRELOAD=named) == ("d", "LD_PRELOAD")
+    search = {"LD_PRELOAD": "libchoice.so.1", "LD_LIBRARY_PATH": str(choice / "c")}
+    assert chosen(choice, path, **search) == ("c", "LD_PRELOAD")
+
+
+def test_what_cannot_be_preloaded_is_ignored_as_the_loader_says(choice):
+    (choice / "text.so").write_text("no library")
+    names = ["libnowhere.so", str(choice / "none.so"), str(choice / "text.so")]
+    path = consumer(choice, rpath="$ORIGIN/b")
+    variables = {"LD_PRELOAD": ":".join(names)}
+    assert chosen(choice, path, **variables) == ("b", "RPATH")
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", ""],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    told = re.findall(r"object '(.*)' from LD_PRELOAD cannot be preloaded \((.*)\): ignored", said)
+    process = started(sys.executable, {**os.environ, **variables})
+    assert list(process.passed_over) == [name for name, _ in told] == names
+    assert process.passed_over[names[2]] == f"{names[2]}: {told[2][1]}"
+
+
+def test_what_is_preloaded_is_searched_before_what_the_program_needs(choice):
+    """The loader's own order of the search for a symbol, from `LD_DEBUG=scopes`."""
+    variables = {"LD_PRELOAD": str(choice / "d" / "libchoice.so.1")}
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", ""],
+        env={**os.environ, **variables, "LD_DEBUG": "scopes"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    scope = next(line for line in said.splitlines() if "scope 0: " in line).split("scope 0: ")[1]
+    process = started(sys.executable, {**os.environ, **variables})
+    mine = [os.path.realpath(loaded.path) for loaded in process.globals]
+    theirs = [os.path.realpath(name) for name in scope.split()]
+    assert mine[1] == variables["LD_PRELOAD"]
+    assert mine[1:] == theirs[1:]
 
 
 def test_entries_of_the_variable_are_parted_by_colon_or_semicolon_in_order(choice):

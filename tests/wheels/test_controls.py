@@ -1,7 +1,7 @@
 """Environments without a fault: nothing fails in them, and each warning has its reason here.
 
-The packages are popular ones that use the card or come with what does, as pip resolves them for
-the PyTorch that is there.
+The packages are popular ones that use the card or come with what does, as pip resolved them for the
+PyTorch that is there: `controls.txt` has the releases, so that a new one changes no answer.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ WARNED = {
     ("distribution-runs-on-target", "torchao"),
     # A library of torchao's for the H200 alone, beside those for all.
     ("device-code-runs-on-target", "torchao/_C_cutlass_90a.abi3.so"),
+    # No plugin was asked for: this JAX is for the CPU, and that is said.
+    ("jax-has-its-cuda-plugin", "jaxlib"),
     # xgboost brings the NCCL for CUDA 12, whose folder is that of PyTorch's for CUDA 13.
     ("exclusive-packages-are-apart", "nvidia/nccl"),
 }
@@ -81,6 +83,7 @@ def site(folder: Path) -> Path:
 def install(folder: Path, *wanted: str) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     options = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:")
+    options = (*options, "--constraint", str(Path(__file__).with_name("controls.txt")))
     subprocess.run([*pip, "install", *options, *wanted], check=True)
 
 

@@ -90,6 +90,13 @@ def test_torchao_of_another_release(make: Make) -> None:
     )
 
 
+def test_a_jax_whose_plugin_is_half_there(make: Make) -> None:
+    """Its log says `AssertionError` or nothing, and JAX has `[CpuDevice(id=0)]`."""
+    found = findings(make("jax==0.10.2", "jaxlib==0.10.2", "jax-cuda13-plugin==0.10.2"))
+    status, message = found["jax-has-its-cuda-plugin", "jax-cuda13-plugin 0.10.2"]
+    assert (status, message.partition(":")[0]) == ("fail", "jax-cuda13-pjrt is not installed")
+
+
 @pytest.mark.parametrize(
     ("name", "version", "path"),
     [
@@ -104,6 +111,29 @@ def test_extensions_made_for_numpy_1(make: Make, name: str, version: str, path: 
     status, message = found["numpy-abi-matches", f"{name} {version}"]
     assert status == "fail"
     assert message.startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "subject", "other"),
+    [
+        # ImportError: C extension: None not built
+        (("pandas==3.1.1", "numpy==1.26.0", "python-dateutil==2.9.0"), "pandas 3.1.1", "numpy"),
+        # ImportError: Numba needs NumPy 2.2 or less. Got NumPy 2.4.
+        (("numba==0.61.2", "llvmlite==0.44.0", "numpy==2.4.0"), "numba 0.61.2", "numpy"),
+        # ImportError, after `Please update llvmlite.`
+        (("numba==0.68.1", "llvmlite==0.45.0", "numpy==2.4.0"), "numba 0.68.1", "llvmlite"),
+    ],
+)
+def test_a_release_that_the_import_refuses(
+    make: Make, wanted: tuple[str, ...], subject: str, other: str
+) -> None:
+    venv = make(*wanted)
+    status, message = findings(venv)["requirements-are-installed", subject]
+    assert (status, f"requires {other}" in message) == ("fail", True)
+    module = subject.partition(" ")[0]
+    code = [str(venv / "bin" / "python"), "-c", f"import {module}"]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert "ImportError" in done.stderr
 
 
 def test_their_successors_take_both(make: Make) -> None:

@@ -1,0 +1,135 @@
+"""JAX beside its CUDA plugins: what each case comes to was seen with the wheels of 0.10.2.
+
+Its log says `Unable to load cuDNN`, `AssertionError`, `Plugin module does not exist`; JAX goes on with
+`[CpuDevice(id=0)]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import inventories
+import packages
+import pytest
+from data.dist_info import install
+
+from envcheck.core.model import Finding, Torch
+from envcheck.guest import installed
+
+CHECK = "jax-has-its-cuda-plugin"
+JAX = {"jax": "0.10.2", "jaxlib": "0.10.2"}
+HALVES = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
+LIBRARIES = {"nvidia-cudnn-cu13": "9.28.1.4", "nvidia-cufft": "12.5.0.14"}
+WITH_CUDA = (
+    'nvidia-cudnn-cu13<10.0,>=9.12.0.46; sys_platform == "linux" and extra == "with-cuda"',
+    'nvidia-cufft>=12.0.0.15; sys_platform == "linux" and extra == "with-cuda"',
+    # JAX does not look at it when it starts.
+    'nvidia-nccl-cu13>=2.27.7; sys_platform == "linux" and extra == "with-cuda"',
+    'nvidia-cuda-runtime>=13; sys_platform == "win32" and extra == "with-cuda"',
+)
+AGAIN = "pip install 'jax-cuda13-plugin[with-cuda]==0.10.2'"
+WHOLE = {**JAX, **HALVES, **LIBRARIES}
+
+
+def site(folder: Path, there: dict[str, str]) -> Path:
+    for name, version in there.items():
+        requires = WITH_CUDA if name.endswith("plugin") else ()
+        install(folder, name, version, requires=requires)
+    return folder
+
+
+def ask(folder: Path, there: dict[str, str]) -> list[Finding]:
+    return packages.ask(CHECK, site(folder, there))
+
+
+def test_the_extra_that_names_its_libraries_is_a_fact(tmp_path: Path) -> None:
+    site(tmp_path, HALVES)
+    (plugin,) = (p for p in installed.read([str(tmp_path)]).packages if p.with_cuda)
+    assert (plugin.with_cuda, plugin.requires) == (WITH_CUDA, ())
+
+
+def test_a_whole_one_passes(tmp_path: Path) -> None:
+    (finding,) = ask(tmp_path, WHOLE)
+    assert (finding.status.value, finding.subject) == ("pass", "jaxlib 0.10.2")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said", "remedy"),
+    [
+        ({"jax-cuda13-pjrt": ""}, "fail", "jax-cuda13-pjrt is not installed", AGAIN),
+        ({"jax-cuda13-plugin": ""}, "fail", "jax-cuda13-plugin is not installed", AGAIN),
+        ({"jax-cuda13-plugin": "0.10.1"}, "fail", "jaxlib 0.10.2 does not use it", AGAIN),
+        # The form of a version is not compared, its numbers are.
+        ({"jax-cuda13-plugin": "0.10.2.post1"}, "pass", "takes", ""),
+        ({"nvidia-cudnn-cu13": ""}, "fail", "nvidia-cudnn-cu13 not installed", AGAIN),
+        ({"nvidia-cufft": ""}, "fail", "nvidia-cufft not installed", AGAIN),
+        (dict.fromkeys(LIBRARIES, ""), "warn", "none of the libraries", AGAIN),
+        ({"nvidia-cudnn-cu13": "9.11.1.2"}, "fail", "XLA refuses a cuDNN older", AGAIN),
+        ({"nvidia-cudnn-cu13": "9.12.0.40"}, "warn", "wants nvidia-cudnn-cu13", AGAIN),
+        ({"nvidia-cudnn-cu13": "10.0.1"}, "fail", "XLA refuses", AGAIN),
+        ({"nvidia-cufft": "11.9.0"}, "warn", "wants nvidia-cufft>=12.0.0.15", AGAIN),
+    ],
+)
+def test_each_mismatch(
+    tmp_path: Path, change: dict[str, str], status: str, said: str, remedy: str
+) -> None:
+    there = {name: version for name, version in {**WHOLE, **change}.items() if version}
+    (finding,) = ask(tmp_path, there)
+    version = change.get("jax-cuda13-plugin") or "0.10.2"
+    expected = remedy if "use it" in said else remedy.replace("0.10.2", version)
+    assert (finding.status.value, finding.remedy) == (status, expected)
+    assert said in finding.message
+
+
+def test_a_jaxlib_that_does_not_compare_takes_any_plugin(tmp_path: Path) -> None:
+    there = {**WHOLE, "jax": "0.5.0", "jaxlib": "0.5.0"}
+    assert [f.status.value for f in ask(tmp_path, there)] == ["pass"]
+
+
+def test_two_plugins_are_a_matter_of_chance(tmp_path: Path) -> None:
+    other = {"jax-cuda12-plugin": "0.10.2", "jax-cuda12-pjrt": "0.10.2"}
+    (finding,) = ask(tmp_path, {**WHOLE, **other})
+    assert (finding.status.value, finding.remedy) == (
+        "warn",
+        "pip uninstall -y jax-cuda12-pjrt jax-cuda12-plugin",
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "status", "remedy"),
+    [
+        # Nothing here is for a card: a JAX for the CPU.
+        ({}, "skip", ""),
+        # Only JAX could have used these.
+        ({"nvidia-cudnn-cu13": "9.28.1.4"}, "fail", "pip install 'jax[cuda13]==0.10.2'"),
+        # PyTorch uses them, and JAX beside it may be meant for the CPU.
+        (
+            {"nvidia-cudnn-cu13": "9.28.1.4", "torch": "2.14.1"},
+            "warn",
+            "pip install 'jax[cuda13]==0.10.2'",
+        ),
+    ],
+)
+def test_without_a_plugin_the_rest_of_the_environment_tells(
+    tmp_path: Path, others: dict[str, str], status: str, remedy: str
+) -> None:
+    site(tmp_path, JAX)
+    paths = {name: f"{name.replace('-', '/')}/lib.so" for name in others}
+    for name, version in others.items():
+        install(tmp_path, name, version, files={paths[name]: b"code"})
+    torch = Torch(version="2.14.1", cuda="13.0") if "torch" in others else None
+    made = packages.inventory(tmp_path, torch=torch)
+    files = tuple(inventories.device_file(path, "s120") for path in paths.values())
+    (finding,) = inventories.ask(CHECK, replace(made, files=files), "sm_120")
+    assert (finding.status.value, finding.remedy) == (status, remedy)
+
+
+def test_without_jax_there_is_nothing_to_say(tmp_path: Path) -> None:
+    (finding,) = ask(tmp_path, {**HALVES, "numpy": "2.4.6"})
+    assert (finding.status.value, finding.required) == ("skip", False)
+
+
+def test_a_jaxlib_that_holds_cuda_itself_needs_no_plugin(tmp_path: Path) -> None:
+    (finding,) = ask(tmp_path, {"jax": "0.4.29", "jaxlib": "0.4.29+cuda12.cudnn91"})
+    assert finding.status.value == "pass"
