@@ -19,6 +19,8 @@ _FORBIDS, _FORCES = (
     ("CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"),
 )
 _CACHE = "CUDA_CACHE_DISABLE"
+_BESIDE = ("nvidia-cufile",)
+"""Packages that PyTorch loads, and whose kernels run for GPUDirect Storage alone."""
 _END = {
     **dict.fromkeys(_FORBIDS, "ends with error 223"),
     **dict.fromkeys(
@@ -64,7 +66,8 @@ def _judge(name: str, question: Question) -> Finding:
     more = f" (and {len(hit) - 1} more)" if len(hit) > 1 else ""
     part = "" if whole else "in a part of its kernels "
     message = f"{who}{more}, {part}{what} for {question.sm}, {_END[name]}"
-    fails = whole and name != _CACHE
+    needed = any(words.owner(f.path, question) not in _BESIDE for f in whole)
+    fails = needed and name != _CACHE
     return _finding(name, "1", Status.FAIL if fails else Status.WARN, message)
 
 

@@ -95,3 +95,16 @@ def test_the_guest_hands_them_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("CUDA_FORCE_PTX_JIT", "1")
     environment = collect.collect([str(tmp_path)], read=False).environment
     assert environment.variables == {"CUDA_FORCE_PTX_JIT": "1"}
+
+
+def test_what_only_gpudirect_storage_needs_fails_nothing() -> None:
+    file = device_file("nvidia/cufile/libcufile.so", "p80:8.4")
+    named = Distribution(
+        name="nvidia-cufile", version="1.15", record_digest=None, files=(file.path,)
+    )
+    made = inventories.environment(
+        file, distributions=(named,), variables={"CUDA_DISABLE_PTX_JIT": "1"}
+    )
+    (finding,) = inventories.ask(CHECK, made, "sm_90")
+    assert finding.status.value == "warn"
+    assert "nvidia-cufile 1.15" in finding.message
