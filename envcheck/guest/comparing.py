@@ -77,5 +77,5 @@ def digest(numbers: Tensor) -> str:
     """Return the sha256 of what lies on the CPU."""
     numbers = _plain(numbers)
     size = numbers.numel() * numbers.element_size()
-    content = ctypes.string_at(numbers.data_ptr(), size) if size else b""
+    content = (ctypes.c_char * size).from_address(numbers.data_ptr()) if size else b""
     return hashlib.sha256(content).hexdigest()

@@ -7,6 +7,7 @@ random ones from a seed, and patterns whose result is known without any toleranc
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,19 +83,23 @@ def difference(output: Tensor, expected: Mapping[str, Any], rule: Tolerance) -> 
     """
     torch = importlib.import_module("torch")
     found = output.detach().to("cpu", torch.float64)
-    value, magnitude = expected["value"], expected["magnitude"]
+    value = expected["value"]
+    magnitude = expected["magnitude"].expand_as(value)
     if not found.numel():
         return Difference(0.0, 0.0)
     store = FORMATS[_STORES.get(str(output.dtype).removeprefix("torch."), "exact")]
-    bound = (
-        growth(expected["terms"]) * FORMATS[rule.accumulate].roundoff * magnitude
-        + FORMATS[rule.operand].roundoff * expected.get("rounded", magnitude)
-        + store.roundoff * expected.get("stored", value).abs()
-        + store.least
-    )
-    error = (found - value).abs()
-    worst = torch.where(error == 0, 0.0, error / bound).max().item()
-    relative = (error.norm() / value.norm()).item() if value.any() else error.norm().item()
-    if found.isfinite().all():
-        return Difference(relative, worst)
-    return Difference(float("inf"), float("inf"))
+    sums = growth(expected["terms"]) * FORMATS[rule.accumulate].roundoff
+    operand = FORMATS[rule.operand].roundoff
+    # In place where it can be: fresh memory costs more than the arithmetic on it.
+    if "rounded" in expected:
+        bound = (magnitude * sums).add_(expected["rounded"], alpha=operand)
+    else:
+        bound = magnitude * (sums + operand)
+    bound.add_(expected.get("stored", value).abs(), alpha=store.roundoff).add_(store.least)
+    error = (found - value).abs_()
+    distance, norm = error.norm().item(), value.norm().item()
+    if not math.isfinite(distance):
+        return Difference(math.inf, math.inf)
+    # Where nothing is wrong and nothing may be, 0 / 0 is no fault.
+    worst = error.div_(bound).nan_to_num_(0.0, posinf=math.inf).max().item()
+    return Difference(distance / norm if norm else distance, worst)
