@@ -39,3 +39,21 @@ def test_a_case_comes_to_what_it_was_made_for(name: str) -> None:
     report = judged(case.inventory, case.sm, case.driver)
     failing = {f.check for f in report.findings if f.status is Status.FAIL}
     assert (report.verdict.value, failing) == (case.verdict, set(case.failing))
+
+
+EARLIER = sorted((Path(__file__).parent / "data" / "inventories").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.stem)
+def test_facts_that_earlier_versions_kept_are_read_and_judged_as_they_were(path: Path) -> None:
+    """Documents of one schema, as the commit that ends their name wrote them: never rewritten."""
+    case = CASES[path.stem.rpartition("-")[0]]
+    inventory = codec.loads(Inventory, path.read_text(encoding="utf-8"), name=path.name)
+    report = judged(inventory, case.sm, case.driver)
+    failing = {f.check for f in report.findings if f.status is Status.FAIL}
+    assert report.verdict.value == case.verdict
+    assert failing == set(case.failing)
+
+
+def test_there_are_documents_of_earlier_versions() -> None:
+    assert len(EARLIER) >= 8

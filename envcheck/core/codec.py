@@ -102,8 +102,15 @@ def _hints(kind: type) -> dict[str, Any]:
 
 @cache
 def _needed(kind: type) -> tuple[str, ...]:
-    """Return the fields of a dataclass that a document must have."""
-    return tuple(f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING)
+    """Return the fields of a dataclass that a document must have.
+
+    Those with a default came later: documents from before them stay readable.
+    """
+    return tuple(
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    )
 
 
 @cache

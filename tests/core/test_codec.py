@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from envcheck.core import codec
 from envcheck.core.device_file import Code, Container, DeviceFile
 from envcheck.core.distribution import Distribution
+from envcheck.core.linking import Linked
 from envcheck.core.model import (
     Assembler,
     Assurance,
@@ -304,3 +305,10 @@ def test_enums_are_written_as_words_and_none_as_null() -> None:
     assert (data["verdict"], data["assurance"], data["driver"]) == ("compatible", "scanned", None)
     assert data["summary"] == {"n": [1, 2]}
     assert codec.dumps(report).endswith("}\n")
+
+
+def test_what_has_a_default_may_be_missing_as_in_a_document_from_before_it() -> None:
+    said = codec.to_json(Linked())
+    for name in tuple(said):
+        del said[name]
+    assert codec.from_json(Linked, said, "x") == Linked()
