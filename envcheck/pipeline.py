@@ -68,9 +68,9 @@ def collect(
     `announce` is told the total bytes before the first file is read. With a `wish` it is
     compiled for the card that is here, and run on it.
     """
-    from envcheck.engine import local
+    from envcheck.engine import local, named_python
 
-    interpreter = local.resolve(python)
+    interpreter = named_python.resolve(python)
 
     def look() -> tuple[Collected, tuple[DeviceFile, ...]]:
         collected = local.collect(interpreter)

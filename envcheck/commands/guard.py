@@ -37,9 +37,9 @@ def guard(options: argparse.Namespace) -> int:
 def _python(named: str | None, program: str) -> str:
     if named is None:
         return job.interpreter(program)
-    from envcheck.engine import local
+    from envcheck.engine import named_python
 
-    return local.resolve(named)
+    return named_python.resolve(named)
 
 
 def _policy(options: argparse.Namespace) -> Policy:

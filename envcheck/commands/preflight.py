@@ -59,11 +59,11 @@ def _target(expected: str | None) -> Target:
 def _plan(options: argparse.Namespace, target: Target, began: float) -> Plan:
     from envcheck import asking, targets
     from envcheck.core.machine import Asked
-    from envcheck.engine import local
+    from envcheck.engine import named_python
     from envcheck.preflight import Plan
 
     return Plan(
-        python=local.resolve(options.python or sys.executable),
+        python=named_python.resolve(options.python or sys.executable),
         wish=asking.of_settings(options.settings, target, seed=options.seed),
         asked=Asked(
             expect=options.expect,

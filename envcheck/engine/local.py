@@ -18,7 +18,7 @@ from typing import IO
 from envcheck import bundle
 from envcheck.core import codec
 from envcheck.core.request import Collected, Request
-from envcheck.engine import child
+from envcheck.engine import child, named_python
 from envcheck.engine.protocol import Answer
 from envcheck.errors import EnvcheckError, FileUnavailable
 
@@ -144,7 +144,7 @@ def base_interpreter(python: str | None) -> tuple[str, str]:
     None is the one that envcheck runs with; of a venv's it is the one below. Raises
     FileUnavailable for one that is not usable.
     """
-    python = sys.executable if python is None else resolve(python)
+    python = sys.executable if python is None else named_python.resolve(python)
     _require_version(python)
     # Up to 3.10 a venv's own interpreter took itself for its base.
     found = (
@@ -153,9 +153,3 @@ def base_interpreter(python: str | None) -> tuple[str, str]:
     said = ask(python, f"import os, sys; print({found}); print(' '.join(sys.version.split()))")
     executable, _, version = said.partition("\n")
     return executable, version
-
-
-def resolve(python: str) -> str:
-    """Return the interpreter to run for a path, a command name or an environment's folder."""
-    inside = os.path.join(python, "bin", "python")
-    return inside if os.path.isdir(python) and os.path.exists(inside) else python

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envcheck.core.request import Request
 from envcheck.core.variables import HIDDEN
-from envcheck.engine import content_digest, local, venv_build
+from envcheck.engine import content_digest, local, named_python, venv_build
 from envcheck.engine import recipe as recipes
 from envcheck.engine.content_digest import Content, Read
 from envcheck.engine.protocol import Answer, Built, ImageFacts, Limits, Progress
@@ -163,7 +163,7 @@ class Venv:
         if limits.gpus is None:
             # As in a container: a card is not the guest's business.
             variables |= {"CUDA_VISIBLE_DEVICES": "", HIDDEN: "1"}
-        interpreter = python or local.resolve(reference)
+        interpreter = python or named_python.resolve(reference)
         with folder.with_scratch():
             return local.run_guest(
                 interpreter, request, seconds=limits.seconds, variables=variables
