@@ -62,6 +62,8 @@ class Plan:
     depth: Depth
     keep_going: bool = False
     """Whether to go on when the machine is known to be unfit."""
+    hide: Callable[[Inventory], Inventory] | None = None
+    """Takes out what nobody is shown; None where everything may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,8 @@ class _Run:
 
     @property
     def inventory(self) -> Inventory:
-        return replace(self.rest, machine=self.machine)
+        whole = replace(self.rest, machine=self.machine)
+        return whole if self.plan.hide is None else self.plan.hide(whole)
 
     def take(self, step: _Step, *, always: bool = False) -> None:
         """Take a step and judge what is known then, unless the machine is known to be unfit."""
