@@ -39,6 +39,9 @@ def require(manifest: Manifest, here: Present) -> tuple[str, ...]:
         said = f"the manifest is about image {environment.image.reference}, whose digest cannot be"
         notes.append(f"{said} known from within: the environment's digest decides")
     executed = manifest.inventory.executed
+    machine = manifest.inventory.machine
+    if machine is not None and machine.cards.driver is not None:
+        notes += _compare_machine(machine.cards.driver.cards, here.cards)
     if executed is not None and executed.card is not None:
         notes += _compare_card(executed.card, manifest.report, here.cards)
     else:
@@ -145,6 +148,21 @@ def _compare_card(there: Card, report: Report, cards: Cards) -> Iterator[str]:
         yield f"which {there.name} it is was not compared: its UUID is not told"
     elif here.uuid != there.uuid and report.assurance is Assurance.EXECUTED:
         _refuse(f"another {there.name}: {there.uuid} in the manifest, {here.uuid} here")
+
+
+def _compare_machine(there: Sequence[DriverCard], cards: Cards) -> Iterator[str]:
+    """Compare all cards with those that a preflight looked at; yields what is not told."""
+    here = cards.driver.cards if cards.driver is not None else ()
+    known = {card.uuid for card in there}
+    if there and not here:
+        _refuse(f"the preflight looked at {len(there)} card(s), and here is none to use")
+    if not all(card.uuid for card in here) or not all(known) or any(map(is_redacted, known)):
+        yield "whether the cards are those of the preflight was not compared: no UUIDs are told"
+        return
+    for card in here:
+        if card.uuid not in known:
+            _refuse(f"another card: the preflight did not look at {card.name} {card.uuid}",
+                    "envcheck preflight --sign KEY -o MANIFEST")  # fmt: skip
 
 
 def _compare_target(report: Report, cards: Cards) -> Iterator[str]:
