@@ -8,6 +8,7 @@ from envcheck.checks import shown_cards
 from envcheck.checks.card_is_usable import OWN
 from envcheck.checks.check import Check, Question
 from envcheck.checks.shown_cards import Shown
+from envcheck.core.machine import Machine
 from envcheck.core.managed import Device
 from envcheck.core.model import Domain, Finding, Json, Status
 
@@ -31,10 +32,16 @@ def _run(question: Question) -> Iterator[Finding]:
         if card.device is None:
             yield CHECK.skip(card.label, shown_cards.why_no_device(managed, ""))
         else:
-            yield _of_card(card, card.device)
+            yield _of_card(card, card.device, draws=_is_windows(machine))
 
 
-def _of_card(card: Shown, device: Device) -> Finding:
+def _is_windows(machine: Machine) -> bool:
+    """Say whether Windows is beneath this Linux (WSL), and draws on the card by what nobody sees."""
+    system = machine.host.system if machine.host is not None else None
+    return system is not None and "microsoft" in system.kernel.lower()
+
+
+def _of_card(card: Shown, device: Device, *, draws: bool) -> Finding:
     used, bound = _used(card, device), OWN if device.reserved is None else _CONTEXT
     if used is None:
         reasons = {**device.unread, **device.counters.unread}
@@ -55,7 +62,7 @@ def _of_card(card: Shown, device: Device) -> Finding:
     remedy = "nvidia-smi names who it is, if the host lets it; end that, or give the machine back"
     message = ""
     # A screen hangs at it: that of a desktop takes no more than a context four times over.
-    screen = bool(drawing) and not computing and used <= OWN
+    screen = (draws or bool(drawing)) and not computing and used <= OWN
     if used > bound and screen:
         message = f"{used / 1e9:.1f} GB of its memory are used by what draws on a screen"
     elif used > bound:

@@ -20,7 +20,16 @@ from envcheck.core.cards import Cards
 from envcheck.core.decision import BACK, KEEP, RESERVED, decide
 from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.exchanged import Exchanged, Passage, WrongCopy
-from envcheck.core.host import Bounds, Clock, Disk, Host, HostMemory, Processors, SharedWrite
+from envcheck.core.host import (
+    Bounds,
+    Clock,
+    Disk,
+    Host,
+    HostMemory,
+    Processors,
+    SharedWrite,
+    System,
+)
 from envcheck.core.machine import Asked, Machine
 from envcheck.core.managed import (
     Counters,
@@ -194,6 +203,10 @@ HEALTHY: dict[str, Callable[[], Machine]] = {
     "a desktop with its screen on the card": lambda: whole(screen_at(RTX_4090, 1_100_000_000)),
     "WSL 2, without nodes": lambda: whole(
         replace(RTX_4090, processes=None, virtualization=None), nodes=False
+    ),
+    "WSL 2 below the desktop of Windows": lambda: whole(
+        replace(RTX_4090, processes=None, counters=replace(RTX_4090.counters, used=2 * GB)),
+        nodes=False, host=on_host(system=System(kernel="6.6.87.2-microsoft-standard-WSL2", user=0)),
     ),
     "GB10, whose memory the host's files fill": lambda: first_tried(
         whole(GB10, loads=(at_work(GB10, generation=span(least=1, median=1, most=1),
