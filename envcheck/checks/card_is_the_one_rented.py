@@ -68,7 +68,7 @@ def _of_number(machine: Machine, count: int) -> Iterator[Finding]:
 
 
 def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Finding]:
-    expected, limits = machine.asked.expected, _limits(question, machine, card)
+    expected, limits = machine.asked.expected, question.limits_of(card.name)
     found = [
         *(_of_kind(card, expected) if expected is not None else ()),
         *(_of_memory(card, limits) if limits is not None and not card.is_slice else ()),
@@ -88,14 +88,6 @@ def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Find
     gigabytes = f", {total / 1e9:.1f} GB" if (total := _total(card)) is not None else ""
     message = f"{card.sm}{gigabytes}" + (f", as {expected.name} should be" if expected else "")
     yield _finding(card, Status.PASS, message, "")
-
-
-def _limits(question: Question, machine: Machine, card: Shown) -> Limits | None:
-    """Return the limits of the product that the card is."""
-    expected = machine.asked.expected
-    if expected is not None and card.name in expected.reported:
-        return expected.limits
-    return question.target.limits if card.name == question.target.card else None
 
 
 def _of_kind(card: Shown, expected: Expected) -> Iterator[Finding]:

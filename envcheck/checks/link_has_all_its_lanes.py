@@ -54,7 +54,7 @@ def _of_link(question: Question, machine: Machine, card: Shown, device: Device) 
     link = device.link
     # The most that was seen: a sample may fall into a moment in which the link slept.
     generation, width = round(load.generation.most), round(load.width.most)
-    limits = question.target.limits if card.name == question.target.card else None
+    limits = question.limits_of(card.name)
     own_generation = _most(
         link.card_generation or link.max_generation, limits.pcie if limits is not None else None
     )

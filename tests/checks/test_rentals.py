@@ -372,9 +372,10 @@ SICK: dict[str, tuple[Callable[[], Machine], str, str, str]] = {
 }  # fmt: skip
 
 
-def judged(machine: Machine) -> list[Finding]:
+def judged(machine: Machine, arch: str | None = None) -> list[Finding]:
     shown = machine.cards.driver.cards if machine.cards.driver is not None else ()
     target = targets.of_card(shown[0]) if shown else targets.resolve("rtx-4090")
+    target = targets.resolve(arch) if arch is not None else target
     question = Question(
         target=target, sm=Sm.parse(target.sm), driver=None, inventory=inventory(machine)
     )
@@ -397,3 +398,16 @@ def test_a_sick_machine_is_told_by_its_fault(name: str) -> None:
     told = {(f.check, f.domain.value) for f in findings if f.required and f.status in bad}
     assert (check, domain) in told
     assert decide(findings).word == word
+
+
+@pytest.mark.parametrize("arch", ["h200", "rtx-5090", "l4", "ada", "turing"])
+def test_a_machine_is_no_worse_for_what_else_it_is_judged_for(arch: str) -> None:
+    """`judge` asks whether the environment works on another card: the machine stays what it is."""
+    assert decide(judged(whole(RTX_4090), arch)).word == KEEP
+
+
+def test_what_was_rented_has_its_makers_numbers_whatever_it_is_judged_for() -> None:
+    slow = Copied(size=1 << 30, by_kernel=450.0, by_driver=440.0)
+    machine = first_tried(whole(RTX_4090, wanted=asked("rtx-4090")), copied=slow)
+    told = {f.check for f in judged(machine, "ada") if f.status is Status.FAIL}
+    assert told == {"device-memory-is-fast"}
