@@ -40,6 +40,8 @@ def test_a_machine_to_give_back_is_told_so_with_and_without_a_manifest(
     assert manifest.exists() is bool(extra)
     assert ("was not written" in said) is not bool(extra)
     if extra:
+        verified = envcheck("verify", manifest, "--key", key.with_suffix(".pub"))
+        assert verified.stdout.splitlines()[-1] == f"signed decision: {out.splitlines()[-1]}"
         job = ("guard", "--manifest", manifest, "--key", key.with_suffix(".pub"), "--")
         started = tmp_path / "started"
         done = envcheck(*job, "python3", "-c", f"open({str(started)!r}, 'w')")
@@ -72,3 +74,16 @@ def test_no_name_is_printed_or_kept_where_names_are_hidden(
     shown = preflight("--no-redact", **told)
     assert UUID in shown[1]
     assert UUID in shown[2]
+
+
+@pytest.mark.parametrize(
+    ("env", "back"),
+    [({}, True), ({"CUDA_VISIBLE_DEVICES": "7"}, False), ({"FAKE_INIT": "34"}, False)],
+)
+def test_what_is_to_be_judged_for_is_not_known_where_no_card_is(
+    fake: Path, env: dict[str, str], *, back: bool
+) -> None:
+    """A variable of the job, or its image, is no reason to give a machine back."""
+    done = envcheck("preflight", env=words(fake, init=NO_DEVICE) | env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert ("error: give back: " in done.stderr) is back

@@ -63,13 +63,17 @@ def _target(expected: str | None) -> Target:
     Raises FileUnavailable where neither is known: then there is nothing to judge for.
     """
     from envcheck import native, targets
+    from envcheck.core import decision, unusable
 
     try:
         return native.target()
     except FileUnavailable as error:
         if expected is not None:
             return targets.resolve(expected)
-        message = f"give back: {error.message}"
+        cause = unusable.unusable(native.cards())
+        # What a variable or the image hides is no reason to give a machine back.
+        mended = cause is not None and cause.domain not in decision.OF_MACHINE
+        message = error.message if mended else f"{decision.BACK}: {error.message}"
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 

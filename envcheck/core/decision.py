@@ -19,7 +19,8 @@ TELLING = (
 )
 """The checks whose passes say most of a machine, in order."""
 _SHOWN = 3
-_OF_MACHINE = (Domain.HOST, Domain.CARD)
+OF_MACHINE = (Domain.HOST, Domain.CARD)
+"""Whose fault gives a machine back."""
 _BAD = (Status.FAIL, Status.ERROR)
 
 
@@ -40,7 +41,7 @@ class Decision:
 
 def unfit(findings: Iterable[Finding]) -> list[Finding]:
     """Return what makes the machine itself unfit, whatever the environment is like."""
-    return [f for f in findings if f.required and f.status in _BAD and f.domain in _OF_MACHINE]
+    return [f for f in findings if f.required and f.status in _BAD and f.domain in OF_MACHINE]
 
 
 def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Decision:
@@ -54,7 +55,7 @@ def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Dec
         return Decision(word=BACK, facts=_facts(worst))
     deciding = [f for f in findings if f.required]
     bad = [f for f in deciding if f.status in _BAD]
-    warned = [f for f in deciding if f.status is Status.WARN and f.domain in _OF_MACHINE]
+    warned = [f for f in deciding if f.status is Status.WARN and f.domain in OF_MACHINE]
     undone = [f for f in deciding if f.status is Status.SKIP]
     if bad or warned or undone:
         return Decision(word=RESERVED, facts=_facts([*bad, *warned, *undone]))
