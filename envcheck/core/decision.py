@@ -18,6 +18,13 @@ TELLING = (
     "driver-starts",
 )
 """The checks whose passes say most of a machine, in order."""
+AT_WORK = (
+    "device-memory-holds-what-is-written",
+    "repeated-work-is-bit-equal",
+    "matrix-units-are-fast",
+    "device-memory-is-fast",
+)
+"""Those of them that a card passes by what it did: names and counters alone speak for none."""
 _SHOWN = 3
 OF_MACHINE = (Domain.HOST, Domain.CARD)
 """Whose fault gives a machine back."""
@@ -44,11 +51,16 @@ def unfit(findings: Iterable[Finding]) -> list[Finding]:
     return [f for f in findings if f.required and f.status in _BAD and f.domain in OF_MACHINE]
 
 
-def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Decision:
+def decide(
+    findings: Sequence[Finding],
+    telling: Sequence[str] = TELLING,
+    at_work: Sequence[str] = AT_WORK,
+) -> Decision:
     """Fold findings into what to do with the machine.
 
     Only what is the host's or the card's fault gives it back: an environment can be mended, on
-    this machine as on another. `telling` are the checks whose passes say most, in order.
+    this machine as on another. `telling` are the checks whose passes say most, in order, and
+    one of `at_work` must have passed for a machine to be kept.
     """
     worst = unfit(findings)
     if worst:
@@ -60,10 +72,10 @@ def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Dec
     if bad or warned or undone:
         return Decision(word=RESERVED, facts=_facts([*bad, *warned, *undone]))
     passes = {f.check: f for f in reversed(findings) if f.status is Status.PASS}
-    facts = [passes[check] for check in telling if check in passes]
-    # Where nothing that says something about the machine was looked at, nothing speaks for it.
-    word = KEEP if facts else RESERVED
-    return Decision(word=word, facts=_facts(facts) or ("nothing of the machine was looked at",))
+    if passes.keys().isdisjoint(at_work):
+        idle = _facts(f for f in findings if f.check in at_work and f.status is Status.SKIP)
+        return Decision(word=RESERVED, facts=idle or ("nothing of the machine was looked at",))
+    return Decision(word=KEEP, facts=_facts(passes[check] for check in telling if check in passes))
 
 
 def _facts(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -411,3 +411,9 @@ def test_what_was_rented_has_its_makers_numbers_whatever_it_is_judged_for() -> N
     machine = first_tried(whole(RTX_4090, wanted=asked("rtx-4090")), copied=slow)
     told = {f.check for f in judged(machine, "ada") if f.status is Status.FAIL}
     assert told == {"device-memory-is-fast"}
+
+
+def test_a_machine_whose_card_was_not_seen_at_work_is_a_reservation() -> None:
+    left = {"tried": "no time was left", "watched": "no time was left"}
+    decision = decide(judged(whole(RTX_4090, tried=(), watched=None, left=left)))
+    assert (decision.word, decision.facts[0]) == (RESERVED, "card: no time was left")
