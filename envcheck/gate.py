@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from envcheck import meant
 from envcheck.attest import Manifest
-from envcheck.core.model import Assurance, Finding, Report, Status, Verdict
+from envcheck.core.decision import BACK
+from envcheck.core.model import Assurance, Finding, Report, Status, Target, Verdict
 from envcheck.errors import JobRefused
 from envcheck.policy import Policy
 
@@ -27,6 +29,7 @@ def require(manifest: Manifest, policy: Policy, *, now: float, arrived: float) -
     if report.verdict is not Verdict.COMPATIBLE:
         message = f"the manifest's verdict is {report.summary['line']}"
         raise JobRefused(message, code=report.verdict.exit_code)
+    _require_not_given_back(report)
     if _LEVELS.index(report.assurance) < _LEVELS.index(policy.require):
         message = (
             f"the manifest's assurance is {report.assurance.value}, not {policy.require.value}"
@@ -36,10 +39,8 @@ def require(manifest: Manifest, policy: Policy, *, now: float, arrived: float) -
             Assurance.COMPILED: "envcheck build --arch NAME --sign KEY -o MANIFEST",
         }.get(policy.require, "")
         raise JobRefused(message, remedy=remedy, code=INCONCLUSIVE)
-    if policy.target is not None and policy.target.sm != report.target.sm:
-        there = f"{report.target.name} ({report.target.sm})"
-        message = f"the manifest is about {there}, not {policy.target.name} ({policy.target.sm})"
-        raise JobRefused(message, remedy="the manifest of that target")
+    if policy.target is not None:
+        _require_target(report.target, policy.target)
     _require_checks(report, policy)
 
 
@@ -76,6 +77,24 @@ def _words(span: float) -> str:
         if span >= 2 * unit:
             return f"{span / unit:.1f}".removesuffix(".0") + f" {name}"
     return f"{span:.0f} s"
+
+
+def _require_not_given_back(report: Report) -> None:
+    """Refuse a machine that a preflight gave back, whatever the rules of its verdict were."""
+    decision = report.summary.get("decision")
+    if isinstance(decision, Mapping) and decision.get("word") == BACK:
+        message = f"the manifest's decision is {BACK}, though its verdict is {report.verdict.value}"
+        raise JobRefused(message, remedy="envcheck preflight on another machine", code=INCONCLUSIVE)
+
+
+def _require_target(there: Target, wanted: Target) -> None:
+    """Raise JobRefused for another SM, and for another product where both are products."""
+    product = there.limits.card if there.limits is not None else there.card
+    if there.sm == wanted.sm and (wanted.limits is None or product in (None, wanted.limits.card)):
+        return
+    name = there.name if there.sm != wanted.sm else product
+    message = f"the manifest is about {name} ({there.sm}), not {wanted.name} ({wanted.sm})"
+    raise JobRefused(message, remedy="the manifest of that target")
 
 
 def _require_checks(report: Report, policy: Policy) -> None:

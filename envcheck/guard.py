@@ -9,6 +9,7 @@ does, for the interpreter that it runs in; nothing is started.
 
 from __future__ import annotations
 
+import stat
 import sys
 import time
 import warnings
@@ -107,11 +108,15 @@ def admit(path: Path, policy: Policy, looking: Looking, *, deep: bool = False) -
 
 def key_warnings(policy: Policy) -> list[str]:
     """Return what is wrong with key files that can be used all the same."""
-    return [
-        f"{path}: anybody may write to this key; chmod o-w {path}"
-        for _, path in policy.keys
-        if path.exists() and path.stat().st_mode & 0o002
-    ]
+    said = []
+    for path in (path for _, path in policy.keys if path.exists()):
+        if path.stat().st_mode & stat.S_IWOTH:
+            said.append(f"{path}: anybody may write to this key; chmod o-w {path}")
+        folder = path.absolute().parent
+        # In a sticky folder such as /tmp files of others can neither be removed nor renamed.
+        if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            said.append(f"{path}: anybody may replace this key; chmod o-w {folder}")
+    return said
 
 
 def opened(path: Path, policy: Policy) -> tuple[Manifest, float]:

@@ -44,7 +44,9 @@ def load(path: Path | None, folder: Path) -> Policy:
     Nothing else of the file is looked at but the names of its keys: locks and folders that
     building needs are rarely there where a job starts.
     """
-    if path is None and not any((folder / name).is_file() for name in _FILES):
+    # A link to nothing is no absence of rules: reading it says what is wrong.
+    there = ((folder / name) for name in _FILES)
+    if path is None and not any(file.is_file() or file.is_symlink() for file in there):
         return Policy()
     from envcheck import config
 

@@ -65,6 +65,8 @@ class Plan:
     """When the command was, on the monotonic clock: asking for the card may take a second."""
     keep_going: bool = False
     """Whether to go on when the machine is known to be unfit."""
+    hide: Callable[[Inventory], Inventory] | None = None
+    """Takes out what nobody is shown; None where everything may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class _Run:
 
     @property
     def inventory(self) -> Inventory:
-        return replace(self.rest, machine=self.machine)
+        whole = replace(self.rest, machine=self.machine)
+        return whole if self.plan.hide is None else self.plan.hide(whole)
 
     def take(self, step: _Step, *, always: bool = False) -> None:
         """Take a step and judge what is known then, unless the machine is known to be unfit."""

@@ -38,6 +38,9 @@ def require(manifest: Manifest, here: Present) -> tuple[str, ...]:
         said = f"the manifest is about image {environment.image.reference}, whose digest cannot be"
         notes.append(f"{said} known from within: the environment's digest decides")
     executed = manifest.inventory.executed
+    machine = manifest.inventory.machine
+    if machine is not None and machine.cards.driver is not None:
+        notes += _compare_machine(machine.cards.driver.cards, here)
     if executed is not None and executed.card is not None:
         notes += _compare_card(executed.card, manifest.report, here)
     else:
@@ -122,10 +125,12 @@ def _was_so(
     return False
 
 
-def _card(here: Present) -> OnlyCard | DriverCard | None:
-    """Return the card that a job would see first."""
+def _cards(here: Present) -> tuple[OnlyCard | DriverCard, ...]:
+    """Return the cards that a job would see, the first one first."""
+    if here.only is not None:
+        return (here.only,)
     told = here.cards.driver if here.cards is not None else None
-    return here.only or (told.cards[0] if told is not None and told.cards else None)
+    return told.cards if told is not None else ()
 
 
 def _module(here: Present) -> str | None:
@@ -137,7 +142,7 @@ def _module(here: Present) -> str | None:
 def _compare_card(there: Card, report: Report, present: Present) -> Iterator[str]:
     """Compare the card and the driver that everything ran on; yields what is not told."""
     cause = unusable.unusable(present.cards) if present.cards is not None else None
-    here, module = _card(present), _module(present)
+    here, module = next(iter(_cards(present)), None), _module(present)
     if cause is not None or here is None:
         why, remedy = (cause.message, cause.remedy) if cause is not None else ("none is seen", "")
         _refuse(f"the manifest's card is {there.name}, and here is none to use: {why}", remedy)
@@ -155,9 +160,24 @@ def _compare_card(there: Card, report: Report, present: Present) -> Iterator[str
         _refuse(f"another {there.name}: {there.uuid} in the manifest, {here.uuid} here")
 
 
+def _compare_machine(there: Sequence[DriverCard], present: Present) -> Iterator[str]:
+    """Compare all cards with those that a preflight looked at; yields what is not told."""
+    here = _cards(present)
+    known = {card.uuid for card in there}
+    if there and not here:
+        _refuse(f"the preflight looked at {len(there)} card(s), and here is none to use")
+    if not all(card.uuid for card in here) or not all(known) or any(map(is_redacted, known)):
+        yield "whether the cards are those of the preflight was not compared: no UUIDs are told"
+        return
+    for card in here:
+        if card.uuid not in known:
+            _refuse(f"another card: the preflight did not look at {card.name} {card.uuid}",
+                    "envcheck preflight --sign KEY -o MANIFEST")  # fmt: skip
+
+
 def _compare_target(report: Report, present: Present) -> Iterator[str]:
     """Compare what a manifest is about where nothing was run: a target, perhaps a driver."""
-    here, module = _card(present), _module(present)
+    here, module = next(iter(_cards(present)), None), _module(present)
     if report.driver is not None:
         if module is None:
             _refuse(f"the manifest is about driver {report.driver}, and here is none")

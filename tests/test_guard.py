@@ -22,12 +22,13 @@ from guarding import Change, Signed, sign_environment, wheels, with_report
 from running import COMMAND, envcheck, environment
 
 import envcheck as package
-from envcheck import gate, policy, same
+from envcheck import gate, policy, same, targets
 from envcheck.core.cards import Cards
 from envcheck.core.compiled import Outcome
 from envcheck.core.driver_facts import DriverCard, DriverFacts
 from envcheck.core.executed import Card, Executed
-from envcheck.core.model import Assurance, Status
+from envcheck.core.machine import Asked, Machine
+from envcheck.core.model import Assurance, Status, Target
 from envcheck.core.present import OnlyCard, Present, PresentRequest
 from envcheck.engine import job
 from envcheck.engine.present import Looking
@@ -411,6 +412,90 @@ def test_the_target_must_be_the_manifests(signed: Signed) -> None:
     refused(gated(signed, "--target", "hoper"), 2, "unknown target")
 
 
+@pytest.mark.parametrize(
+    ("there", "wanted", "code"),
+    [
+        ("rtx-5080", "rtx-5080", 0),
+        ("rtx-5080", "rtx-5090", 12),
+        ("rtx-5080", "blackwell", 0),
+        ("blackwell", "rtx-5090", 0),  # an architecture is about each of its cards
+        ("NVIDIA GeForce RTX 5080", "rtx-5090", 12),
+        ("NVIDIA GeForce RTX 5080", "rtx-5080", 0),
+        ("NVIDIA GeForce RTX 5070", "rtx-5090", 12),  # without a row
+    ],
+)
+def test_another_product_of_one_sm_is_another_target(
+    signed: Signed, there: str, wanted: str, code: int
+) -> None:
+    known = (
+        targets.of_card(replace(H200, name=there, sm="sm_120"))
+        if there.startswith("NVIDIA")
+        else targets.resolve(there)
+    )
+    manifest = signed.changed("product", about(known))
+    done = gated(signed, "--manifest", manifest, "--target", wanted)
+    if code:
+        refused(done, code, "the manifest is about ", f"not {wanted} (sm_120)")
+    assert done.returncode == code
+
+
+def about(target: Target) -> Change:
+    def change(inventory, report):
+        line = str(report.summary["line"]).replace("hopper", target.name)
+        summary = {**report.summary, "line": line}
+        return inventory, replace(report, target=target, summary=summary)
+
+    return change
+
+
+# What a preflight found
+
+
+def looked_at(*cards: DriverCard, word: str = "keep") -> Change:
+    facts = DriverFacts(init=0, cards=cards)
+    machine = Machine(asked=Asked(), cards=Cards(driver=facts, nodes=("/dev/nvidia0",)))
+
+    def change(inventory, report):
+        decision = {"word": word, "facts": ("a card",)}
+        summary = {**report.summary, "decision": decision}
+        return replace(inventory, machine=machine), replace(report, summary=summary)
+
+    return change
+
+
+FAKE_CARD = DriverCard(
+    name="Fake 90", sm="sm_90", uuid=UUID, total_memory=1, multiprocessors=132,
+    shared_memory_per_block=232448,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("word", "code"), [("keep", 0), ("keep with reservations", 0), ("give back", 11)]
+)
+def test_no_job_starts_on_a_machine_that_is_to_be_given_back(
+    signed: Signed, fake: Path, word: str, code: int
+) -> None:
+    """Whatever else the manifest says: here its verdict is compatible."""
+    manifest = signed.changed("decided", looked_at(FAKE_CARD, word=word))
+    done = gated(signed, "--manifest", manifest, env=driver_words(fake))
+    assert (done.returncode, done.stdout) == (code, "" if code else f"{STARTED}\n")
+    assert ("decision is give back" in done.stderr) is bool(code)
+
+
+def test_the_cards_are_those_that_the_preflight_looked_at(signed: Signed, fake: Path) -> None:
+    manifest = signed.changed("one", looked_at(FAKE_CARD))
+    given = ("--manifest", manifest)
+    assert gated(signed, *given, env=driver_words(fake)).returncode == 0
+    refused(gated(signed, *given, env=driver_words(fake, count=2)), 12, "did not look at Fake 90")
+    refused(gated(signed, *given), 12, "looked at 1 card(s), and here is none")
+    other = signed.changed("other", looked_at(replace(FAKE_CARD, uuid="GPU-1")))
+    refused(gated(signed, "--manifest", other, env=driver_words(fake)), 12, UUID)
+    hidden = signed.changed("hidden", looked_at(replace(FAKE_CARD, uuid="GPU-redacted-0123")))
+    done = gated(signed, "--manifest", hidden, env=driver_words(fake))
+    assert (done.returncode, done.stdout) == (0, f"{STARTED}\n")
+    assert "cards are those of the preflight was not compared" in done.stderr
+
+
 # Settings
 
 
@@ -509,6 +594,28 @@ def test_a_key_that_anybody_may_write_is_warned_about(signed: Signed, tmp_path: 
     assert f"envcheck: warning: {key}: anybody may write to this key" in done.stderr
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o777, True), (0o1777, False), (0o755, False)])
+def test_a_key_that_anybody_may_replace_is_warned_about(
+    signed: Signed, tmp_path: Path, mode: int, *, warned: bool
+) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    key = Path(shutil.copy(signed.public, folder))
+    folder.chmod(mode)
+    done = gated(signed, "--key", key)
+    assert done.returncode == 0
+    assert ("anybody may replace this key" in done.stderr) is warned
+
+
+@pytest.mark.parametrize("name", ["envcheck.toml", "pyproject.toml"])
+def test_settings_that_are_a_link_to_nothing_start_nothing(
+    signed: Signed, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "gone")
+    done = behind_settings(signed, tmp_path, "--key", signed.public)
+    refused(done, 3, name)
+
+
 def test_a_manifest_of_a_hundred_megabytes_is_not_read(signed: Signed, tmp_path: Path) -> None:
     large = tmp_path / "large.json"
     with large.open("wb") as file:
@@ -586,6 +693,35 @@ def test_the_script_that_pip_writes_for_a_place_with_a_space(tmp_path: Path) -> 
 def test_scripts_of_nothing_known(tmp_path: Path, head: str) -> None:
     with pytest.raises(UsageError, match="whose environment"):
         job.interpreter(str(script(tmp_path / "script", head)))
+
+
+@pytest.mark.parametrize(
+    "before", ["PYTHONPATH=/other", "-u PYTHONPATH", "-C /other", "-i", "CUDA_VISIBLE_DEVICES=1"]
+)
+def test_a_script_that_gives_itself_another_environment_needs_to_be_told_one(
+    tmp_path: Path, before: str
+) -> None:
+    text = f"#!/usr/bin/env -S {before} {sys.executable}\n"
+    with pytest.raises(UsageError, match="whose environment"):
+        job.interpreter(str(script(tmp_path / "script", text)))
+
+
+def test_the_home_of_another_python_starts_nothing(
+    signed: Signed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest starts with `-E`, and would look at other folders than the job."""
+    monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
+    with pytest.raises(UsageError, match="PYTHONHOME is set"):
+        Looking(str(signed.python))
+
+
+def test_a_python_that_is_not_the_named_one_is_told(signed: Signed) -> None:
+    words = (sys.executable, *JOB)
+    done = gated(signed, "--python", signed.python, words=words)
+    assert (done.returncode, done.stdout) == (0, f"{STARTED}\n")
+    assert f"{sys.executable}, which the command uses, was not compared" in done.stderr
+    own = gated(signed, "--python", signed.python)
+    assert "which the command uses" not in own.stderr
 
 
 def test_what_cannot_be_started_is_said(signed: Signed, tmp_path: Path) -> None:

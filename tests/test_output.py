@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from envcheck.core.model import Assurance, Domain, Finding, Report, Status, Target, Verdict
 from envcheck.output import json as as_json
@@ -318,3 +319,37 @@ def test_markdown_names_what_wants_something_done_and_nothing_breaks_out_of_a_ce
         "c.so" in line
         for line in as_markdown.render([report(bad, finding("c.so"))], verbose=True).splitlines()
     )
+
+
+OF_STRANGERS = (
+    "a|b", "a\\|b", "a\\", "| x | y |", "`x`", "``|``", "x` | y", "`", "<script>alert(1)</script>",
+    "<!-- c", "</td>", "[l](https://evil.example)", "![i](x)", "&lt;b&gt;", "&#124;", "&amp;", "~~s~~",
+    "**b**", "__b__", "$x$", "https://evil.example/x", "www.evil.example", "# h", "- l", "1. x",
+    "a\nb", "\r\n| fail | x |", "\x1b[31mred", "\u202eabc",
+)  # fmt: skip
+
+
+def cells_of(document: str) -> list[list[str]]:
+    """Read the tables of a document with a library for CommonMark; markup stands as `<name>`."""
+    rows: list[list[str]] = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(document):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and token.level == 4:
+            plain = ("text", "text_special", "code_inline")
+            parts = (c.content if c.type in plain else f"<{c.type}>" for c in token.children or ())
+            rows[-1].append("".join(parts))
+    return rows
+
+
+@pytest.mark.parametrize("text", OF_STRANGERS)
+def test_what_strangers_named_stands_in_a_cell_as_it_is(text: str) -> None:
+    """In each of two reports of one document; a command is the one that was meant."""
+    bad = finding(text, "fail", message=text, remedy=text)
+    both = [report(bad, verdict="incompatible"), report(bad, verdict="incompatible", name="l4")]
+    document = as_markdown.render(both)
+    read, shown = cells_of(document), visible(" ".join(text.split()))
+    assert [row[2:] for row in read[1::2]] == [[shown, shown, visible(text)]] * 2
+    assert [len(row) for row in read] == [5] * 4
+    cells = [line.rpartition(" | ")[0] for line in document.splitlines() if "| fail" in line]
+    assert not any(re.search(r"https?://|www\.", line) for line in cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envcheck.checks import shown_cards
 from envcheck.checks.check import Check, Question
@@ -30,11 +30,27 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("cards", "neither CUDA nor NVML shows a card")
         return
     yield from _of_number(machine, len(cards))
+    spare = _spare(machine, cards)
     for card in cards:
         if card.is_closed:
             yield CHECK.skip(card.label, "NVML lists it, and does not open it")
             continue
+        if card in spare:
+            message = "it is another card than those that were asked for, which are all here"
+            wanted = ",".join(str(each.position) for each in cards if each not in spare)
+            yield CHECK.finding(card.label, Status.WARN, message, domain=Domain.JOB, required=False,
+                                remedy=f"export CUDA_VISIBLE_DEVICES={wanted}", evidence={})  # fmt: skip
+            continue
         yield from _of_card(question, machine, card)
+
+
+def _spare(machine: Machine, cards: Sequence[Shown]) -> list[Shown]:
+    """Return the cards of another kind, as one for a screen, beside as many as were asked for."""
+    expected, wanted = machine.asked.expected, machine.asked.gpus
+    if expected is None or wanted is None:
+        return []
+    others = [card for card in cards if not card.is_closed and any(_of_kind(card, expected))]
+    return others if len(cards) - len(others) >= wanted else []
 
 
 def _of_number(machine: Machine, count: int) -> Iterator[Finding]:
@@ -52,7 +68,7 @@ def _of_number(machine: Machine, count: int) -> Iterator[Finding]:
 
 
 def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Finding]:
-    expected, limits = machine.asked.expected, _limits(question, machine, card)
+    expected, limits = machine.asked.expected, question.limits_of(card.name)
     found = [
         *(_of_kind(card, expected) if expected is not None else ()),
         *(_of_memory(card, limits) if limits is not None and not card.is_slice else ()),
@@ -72,14 +88,6 @@ def _of_card(question: Question, machine: Machine, card: Shown) -> Iterator[Find
     gigabytes = f", {total / 1e9:.1f} GB" if (total := _total(card)) is not None else ""
     message = f"{card.sm}{gigabytes}" + (f", as {expected.name} should be" if expected else "")
     yield _finding(card, Status.PASS, message, "")
-
-
-def _limits(question: Question, machine: Machine, card: Shown) -> Limits | None:
-    """Return the limits of the product that the card is."""
-    expected = machine.asked.expected
-    if expected is not None and card.name in expected.reported:
-        return expected.limits
-    return question.target.limits if card.name == question.target.card else None
 
 
 def _of_kind(card: Shown, expected: Expected) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from envcheck.core.compiled import Compiled
 from envcheck.core.cuda import Version
 from envcheck.core.executed import Executed
+from envcheck.core.limits import Limits
 from envcheck.core.machine import Machine
 from envcheck.core.model import Assurance, Domain, Finding, Inventory, Json, Status, Target
 from envcheck.core.roles import Role, roles
@@ -51,6 +52,16 @@ class Question:
     def machine(self) -> Machine | None:
         """The machine around the card, where somebody asked for that."""
         return self.inventory.machine
+
+    def limits_of(self, name: str) -> Limits | None:
+        """Return the maker's numbers for a card of that name; None where none are known.
+
+        Those of a product that was named as the target may be of another card than the one here.
+        """
+        expected = self.machine.asked.expected if self.machine is not None else None
+        if expected is not None and name in expected.reported:
+            return expected.limits
+        return self.target.limits if name == self.target.card else None
 
     def why_not_looked(self, part: str) -> str:
         """Why there is no such part of the machine to look at; `part` is a field's name.

@@ -26,10 +26,10 @@ def _run(question: Question) -> Iterator[Finding]:
         if isinstance(item, Finding):
             yield item
         elif (held := item[1].held) is not None:
-            yield _judge(item[0], held)
+            yield _judge(item[0], held, on_chip=question.sm.is_on_chip)
 
 
-def _judge(subject: str, held: Held) -> Finding:
+def _judge(subject: str, held: Held, *, on_chip: bool) -> Finding:
     evidence = _facts(held)
     if not held.passes:
         return CHECK.skip(subject, held.left or "no pattern was written")
@@ -46,7 +46,9 @@ def _judge(subject: str, held: Held) -> Finding:
     )
     if held.left:
         message += f"; {held.left}"
-    if share < _HALF:
+    if share < _HALF and on_chip:
+        message += "; it is the host's own memory, of which the rest was left to its programs"
+    elif share < _HALF:
         message += "; the rest was taken by others and is not known"
         remedy = "end what is on the card (nvidia-smi), then try it again"
         return CHECK.finding(subject, Status.WARN, message, remedy=remedy, domain=Domain.HOST,

@@ -14,6 +14,11 @@ from envcheck.core.tried import Bus, Link
 # card of generation 4. A riser with one lane made a first answer take 100 s instead of 1.3
 # (robertrosenbusch/gfx803_rocm#51).
 _FAIL = 1 / 8
+# And no more than four lanes of generation 3 carry: what an eighth of a card of generation 4 is. A
+# card of generation 5 at four lanes of generation 4, as in an external case, loads its data.
+_RISER = 4 * lane_rate(8.0)
+# What boards give two cards, and a host gives a card of the next generation: nothing rests on it.
+_USUAL = 1 / 2
 # Of the link as it was trained. Healthy ones reached 76 to 86 % (eight RTX 4090 at 16 GT/s,
 # NVIDIA/nvbandwidth#15) and 89 to 91 % (eight RTX 5090 at 32 GT/s, tinygrad/
 # open-gpu-kernel-modules#29); Azure's node check refuses an H100 below 83 % (52 GB/s).
@@ -45,7 +50,7 @@ def _judge(subject: str, link: Link) -> Iterator[Finding]:
     slower, faster = sorted((link.to_card, link.to_host))
     rates = f"{link.to_card:.1f} GB/s to the card, {link.to_host:.1f} back"
     bus = _trusted(link.bus, faster)
-    status, message, remedy = Status.PASS, rates, ""
+    status, message, remedy, required = Status.PASS, rates, "", True
     if bus is None:
         message += "; the system does not show how the link is trained"
         if slower < _LEAST:
@@ -53,32 +58,35 @@ def _judge(subject: str, link: Link) -> Iterator[Finding]:
             message = f"{rates}: less than a single lane of generation 3 carries"
             remedy = "give the machine back; on your own: another slot, without a riser"
     else:
-        status, message, remedy = _of_bus(rates, slower, bus)
+        status, message, remedy, required = _of_bus(rates, slower, bus)
     if status is Status.PASS and faster > _UNEVEN * slower:
-        status, message = Status.WARN, f"{rates}: one way is much slower than the other"
+        status, required = Status.WARN, True
+        message = f"{rates}: one way is much slower than the other"
         remedy = (
             "numactl --cpunodebind=N --membind=N with the node of the card (nvidia-smi topo -m)"
         )
     yield CHECK.finding(subject, status, message, remedy=remedy, domain=Domain.HOST,
-                        evidence=evidence)  # fmt: skip
+                        required=required, evidence=evidence)  # fmt: skip
 
 
-def _of_bus(rates: str, slower: float, bus: Bus) -> tuple[Status, str, str]:
+def _of_bus(rates: str, slower: float, bus: Bus) -> tuple[Status, str, str, bool]:
+    """Return status, message and remedy, and whether something rests on it."""
     now, own = lane_rate(bus.speed) * bus.width, lane_rate(bus.most_speed) * bus.most_width
     trained = f"x{bus.width} of generation {generation(bus.speed)}"
     could = f"x{bus.most_width} of generation {generation(bus.most_speed)}"
     slot = "another slot, without a riser, and the slot's settings in the BIOS"
-    if slower < own * _FAIL:
+    if slower < min(own * _FAIL, _RISER):
         message = f"{rates}, over a link that is {trained}; the card could do {could}"
-        return Status.FAIL, message, f"give the machine back; on your own: {slot}"
-    if now < own:
-        message = f"{rates}: the link is {trained}, the card could do {could}"
-        return Status.WARN, message, f"take it where data loading does not matter; else {slot}"
+        return Status.FAIL, message, f"give the machine back; on your own: {slot}", True
     if slower < now * _WARN:
         message = f"{rates}, {slower / now:.0%} of what {trained} carries ({now:.1f})"
         remedy = "look for other work on the host, and for the NUMA node (nvidia-smi topo -m)"
-        return Status.WARN, message, remedy
-    return Status.PASS, f"{rates}, {slower / now:.0%} of {trained}", ""
+        return Status.WARN, message, remedy, True
+    if now < own:
+        message = f"{rates}: the link is {trained}, the card could do {could}"
+        remedy = f"take it where data loading does not matter; else {slot}"
+        return Status.WARN, message, remedy, now < own * _USUAL
+    return Status.PASS, f"{rates}, {slower / now:.0%} of {trained}", "", True
 
 
 def _trusted(bus: Bus | None, measured: float) -> Bus | None:
@@ -117,8 +125,9 @@ CHECK = Check(
     how=(
         "Copies 256 MiB of pinned memory each way, takes the best of several, and reads how the "
         "link is trained meanwhile, because an idle one is slower. An eighth of what the card's "
-        "link could carry, or less, is a fail (a riser with one lane); a link that is narrower or "
-        "of an older generation than the card's is a warning, as is less than 60 % of what it "
+        "link could carry, or less, is a fail (a riser with one lane), below what four lanes of "
+        "generation 3 carry; a link that is narrower or of an older generation than the card's is a "
+        "warning, on which nothing rests down to half, as is less than 60 % of what it "
         "carries, one way that is half as fast as the other, and no pinned memory."
     ),
     classes=("K",),

@@ -10,10 +10,13 @@ from envcheck.checks.shown_cards import Shown
 from envcheck.core.machine import Machine
 from envcheck.core.managed import Device, Load
 from envcheck.core.model import Domain, Finding, Json, Status
+from envcheck.core.sm import Sm
 
 # One lane is a riser: a model's first answer took 100 s over it instead of 1.3 s over 16
-# (robertrosenbusch/gfx803_rocm#51). Less than the card can is a reservation, by how much less.
-_RISER, _WIDE = 1, 8
+# (robertrosenbusch/gfx803_rocm#51). Less than the card can is a reservation, by how much less:
+# half is what boards give two cards, and a host gives a card of the next generation; nothing rests
+# on it.
+_RISER, _WIDE, _USUAL = 1, 8, 2
 # DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, in a minute.
 _REPLAYS = 8
 # A virtual machine may show a link of its own making; the bandwidth then tells the truth.
@@ -39,6 +42,9 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _of_link(question: Question, machine: Machine, card: Shown, device: Device) -> Finding:
+    if Sm.parse(card.sm or str(question.sm)).is_on_chip:
+        # NVML tells of one lane of generation 1 there (Syllo/nvtop#499).
+        return CHECK.skip(card.label, "it is on the processor's own chip, and has no such link")
     load = shown_cards.load(machine, device)
     if load is None or load.busy < shown_cards.ENOUGH:
         return CHECK.skip(card.label, "it was not seen at work long enough: idle links slow down")
@@ -48,7 +54,7 @@ def _of_link(question: Question, machine: Machine, card: Shown, device: Device) 
     link = device.link
     # The most that was seen: a sample may fall into a moment in which the link slept.
     generation, width = round(load.generation.most), round(load.width.most)
-    limits = question.target.limits if card.name == question.target.card else None
+    limits = question.limits_of(card.name)
     own_generation = _most(
         link.card_generation or link.max_generation, limits.pcie if limits is not None else None
     )
@@ -83,7 +89,7 @@ def _of_link(question: Question, machine: Machine, card: Shown, device: Device) 
         remedy = "give the machine back: the card hangs on a riser of one lane"
     status = Status.FAIL if is_riser else Status.WARN
     return CHECK.finding(card.label, status, message, remedy=remedy, domain=Domain.HOST,
-                         evidence=evidence)  # fmt: skip
+                         required=parts > _USUAL, evidence=evidence)  # fmt: skip
 
 
 def _most(*values: int | None) -> int | None:
@@ -114,8 +120,8 @@ CHECK = Check(
     how=(
         "Asks NVML five times a second, while other checks load the card, for generation and "
         "lanes of its link, because an idle link slows down, and compares the most that was seen "
-        "with what the card can do: by NVML, the kernel and the catalogue. Less warns, one lane "
-        "fails. Packets that were sent again more often than eight times a minute warn."
+        "with what the card can do: by NVML, the kernel and the catalogue. Less warns, and nothing "
+        "rests on it down to half of the rate; one lane fails. Packets that were sent again more often than eight times a minute warn."
     ),
     classes=("K",),
     remedy="Give back what hangs on a riser of one lane; for less, expect slower copies.",

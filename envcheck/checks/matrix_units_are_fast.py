@@ -78,13 +78,15 @@ def _limits(rate: Rate, question: Question) -> tuple[Limits | None, str]:
     card = question.executed.card if question.executed is not None else None
     if card is None or question.target.limits is None:
         return None, ""
+    limits = question.limits_of(card.name)
     if rate.name not in ("", card.name):
         return None, f"{rate.name} is another card than the first"
     if card.mig:
         return None, "the card's limits are not those of a slice of it"
-    if question.target.card not in (None, card.name):
-        return None, f"the limits known are those of {question.target.card}"
-    return question.target.limits, ""
+    if limits is None:
+        of = question.target.card or question.target.name
+        return None, f"the limits known are those of {of}"
+    return limits, ""
 
 
 CHECK = Check(

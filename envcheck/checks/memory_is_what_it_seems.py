@@ -17,7 +17,7 @@ def _run(question: Question) -> Iterator[Finding]:
     if machine is None or memory is None or memory.total is None:
         yield CHECK.skip("memory", question.why_not_looked("host.memory"))
         return
-    warned = False
+    warned, largest = False, _largest_card(machine)
     # A file system in memory has half of all memory by default (tmpfs in the kernel's
     # documentation), so what holds itself to that, /dev/shm first of all, exceeds such a limit.
     if memory.limit is not None and memory.limit < memory.total // 2:
@@ -27,8 +27,9 @@ def _run(question: Question) -> Iterator[Finding]:
             " what sizes itself by them is killed"
         )
         remedy = "give programs their sizes, or start the container with a larger --memory"
-        yield _of(memory, Status.WARN, message, remedy)
-    largest = _largest_card(machine)
+        # That of a rented part of a large host always looks so; less than the card has is rare.
+        small = largest is not None and memory.limit < largest
+        yield replace(_of(memory, Status.WARN, message, remedy), required=small)
     if memory.bound is not None and largest is not None and memory.bound < largest:
         message = (
             f"{_gb(memory.bound)} are less than the card's {_gb(largest)}: what fills the card"
@@ -69,7 +70,8 @@ CHECK = Check(
     claim="The memory that a job sees is the memory that it may take.",
     how=(
         "Compares the host's memory, which programs see in a container too, with the smallest limit "
-        "of the control groups above this process, and with the memory of the largest card."
+        "of the control groups above this process, and with the memory of the largest card. What is "
+        "less warns; on a limit nothing rests unless it is less than the card has."
     ),
     remedy="Give programs their sizes, or rent a host with more memory.",
     runs=("machine",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envcheck.checks.check import Check, Question
 from envcheck.core.host import Processors
@@ -47,7 +48,9 @@ def _of_quota(found: Processors, usable: int, workers: int | None) -> Iterator[F
         remedy = f"export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"
         if workers is None or workers > threads:
             remedy += f"; num_workers={threads} at most"
-        yield _of("quota", found, Status.WARN, message, remedy)
+        # A quota is what was rented, and variables mend it; asked for was what it does not give.
+        asked = workers is not None and workers > threads
+        yield replace(_of("quota", found, Status.WARN, message, remedy), required=asked)
         return
     if workers is not None and workers > usable:
         message = f"{workers} workers of a data loader share {usable} processors"
@@ -108,7 +111,7 @@ CHECK = Check(
     claim="The processors that a job counts are those that it may use, and others leave them to it.",
     how=(
         "Compares the processors that a process may run on with the quota of the control groups "
-        "above it, the load of the host with its processors, and counts for a second of work how much "
+        "above it (nothing rests on that unless --workers asks for more), the load of the host with its processors, and counts for a second of work how much "
         "of the wanted time a hypervisor gives to other machines. Names cards at a NUMA node where "
         "this process may use no processor."
     ),

@@ -51,7 +51,4 @@ def of_stopped(check: Check, subject: str, stopped: Stopped) -> Finding:
 
 def limits(question: Question, tried: Tried) -> Limits | None:
     """Return the maker's numbers for a card; None for a slice and for another product."""
-    target = question.target
-    if tried.uuid.startswith("MIG-") or (target.card is not None and tried.name != target.card):
-        return None
-    return target.limits
+    return None if tried.uuid.startswith("MIG-") else question.limits_of(tried.name)

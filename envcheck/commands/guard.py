@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ def guard(options: argparse.Namespace) -> int:
         admitted = gate.admit(options.manifest, policy, looking, deep=options.deep)
     finally:
         looking.end()
-    for note in () if options.quiet else admitted.notes:
+    notes = (*_other_python(options.python, program), *admitted.notes)
+    for note in () if options.quiet else notes:
         print(f"envcheck: {note}", file=sys.stderr)
     sys.stderr.flush()
     job.replace_by(program, options.words)
@@ -40,6 +42,16 @@ def _python(named: str | None, program: str) -> str:
     from envcheck.engine import named_python
 
     return named_python.resolve(named)
+
+
+def _other_python(named: str | None, program: str) -> tuple[str, ...]:
+    """Say so where a command brings a Python of its own, and another one was named."""
+    if named is None:
+        return ()
+    own, there = job.own_interpreter(program), _python(named, program)
+    if own is None or os.path.abspath(own) == os.path.abspath(there):
+        return ()
+    return (f"{own}, which the command uses, was not compared: {there} was (--python)",)
 
 
 def _policy(options: argparse.Namespace) -> Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from envcheck import document
@@ -50,6 +51,11 @@ def verify(options: argparse.Namespace) -> int:
             f"{report.assurance.value}"
         )
     print(f"signed verdict: {report.summary['line']}")
+    decision = report.summary.get("decision")
+    if isinstance(decision, Mapping):
+        from envcheck.output.visible import visible
+
+        print(visible(f"signed decision: {decision['word']}: {'; '.join(decision['facts'])}"))
     return 0
 
 

@@ -15,13 +15,15 @@ from envcheck.commands.sealing import load_key, now, seal
 from envcheck.errors import FileUnavailable
 
 if TYPE_CHECKING:
-    from envcheck.core.model import Target
+    from collections.abc import Callable
+
+    from envcheck.core.model import Inventory, Target
     from envcheck.preflight import Depth, Plan
 
 
 def preflight(options: argparse.Namespace) -> int:
     """Look at the machine and the environment on it; the exit code is that of the verdict."""
-    from envcheck import preflight, redact
+    from envcheck import preflight
     from envcheck.output.steps import table
 
     started, began = now(), time.monotonic()
@@ -31,13 +33,29 @@ def preflight(options: argparse.Namespace) -> int:
         require_writable(path)
     with table(quiet=options.quiet) as shown:
         inventory = preflight.look(_plan(options, options.arch[0], began), shown)
-    if options.redact or (options.redact is None and options.format == "markdown"):
-        inventory = redact.inventory(inventory, redact.salt(os.environ.get(redact.SALT)))
-    save(options, inventory)
     reports = judged(options, inventory)
-    if key is not None:
-        seal(options, inventory, reports[0], key, started)
-    return answer(options, reports)
+    try:
+        save(options, inventory)
+        if key is not None and inventory.environment is None:
+            # A manifest is about an environment, and this machine is unfit for any.
+            print(f"envcheck: {options.output} was not written: the environment was not looked at"
+                  " (--keep-going does)", file=sys.stderr)  # fmt: skip
+        elif key is not None:
+            seal(options, inventory, reports[0], key, started)
+    finally:
+        # Whatever becomes of the files, what was found out is not lost.
+        code = answer(options, reports)
+    return code
+
+
+def _hide(options: argparse.Namespace) -> Callable[[Inventory], Inventory] | None:
+    """Return what takes the names out of all that is printed and kept, with one salt."""
+    if not (options.redact or (options.redact is None and options.format == "markdown")):
+        return None
+    from envcheck import redact
+
+    key = redact.salt(os.environ.get(redact.SALT))
+    return lambda inventory: redact.inventory(inventory, key)
 
 
 def _target(expected: str | None) -> Target:
@@ -46,13 +64,17 @@ def _target(expected: str | None) -> Target:
     Raises FileUnavailable where neither is known: then there is nothing to judge for.
     """
     from envcheck import native, targets
+    from envcheck.core import decision, unusable
 
     try:
         return native.target()
     except FileUnavailable as error:
         if expected is not None:
             return targets.resolve(expected)
-        message = f"give back: {error.message}"
+        cause = unusable.unusable(native.cards())
+        # What a variable or the image hides is no reason to give a machine back.
+        mended = cause is not None and cause.domain not in decision.OF_MACHINE
+        message = error.message if mended else f"{decision.BACK}: {error.message}"
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 
@@ -77,6 +99,7 @@ def _plan(options: argparse.Namespace, target: Target, began: float) -> Plan:
         depth=_depth(options),
         began=began,
         keep_going=options.keep_going,
+        hide=_hide(options),
     )
 
 

@@ -18,8 +18,16 @@ TELLING = (
     "driver-starts",
 )
 """The checks whose passes say most of a machine, in order."""
+AT_WORK = (
+    "device-memory-holds-what-is-written",
+    "repeated-work-is-bit-equal",
+    "matrix-units-are-fast",
+    "device-memory-is-fast",
+)
+"""Those of them that a card passes by what it did: names and counters alone speak for none."""
 _SHOWN = 3
-_OF_MACHINE = (Domain.HOST, Domain.CARD)
+OF_MACHINE = (Domain.HOST, Domain.CARD)
+"""Whose fault gives a machine back."""
 _BAD = (Status.FAIL, Status.ERROR)
 
 
@@ -40,29 +48,34 @@ class Decision:
 
 def unfit(findings: Iterable[Finding]) -> list[Finding]:
     """Return what makes the machine itself unfit, whatever the environment is like."""
-    return [f for f in findings if f.required and f.status in _BAD and f.domain in _OF_MACHINE]
+    return [f for f in findings if f.required and f.status in _BAD and f.domain in OF_MACHINE]
 
 
-def decide(findings: Sequence[Finding], telling: Sequence[str] = TELLING) -> Decision:
+def decide(
+    findings: Sequence[Finding],
+    telling: Sequence[str] = TELLING,
+    at_work: Sequence[str] = AT_WORK,
+) -> Decision:
     """Fold findings into what to do with the machine.
 
     Only what is the host's or the card's fault gives it back: an environment can be mended, on
-    this machine as on another. `telling` are the checks whose passes say most, in order.
+    this machine as on another. `telling` are the checks whose passes say most, in order, and
+    one of `at_work` must have passed for a machine to be kept.
     """
     worst = unfit(findings)
     if worst:
         return Decision(word=BACK, facts=_facts(worst))
     deciding = [f for f in findings if f.required]
     bad = [f for f in deciding if f.status in _BAD]
-    warned = [f for f in deciding if f.status is Status.WARN and f.domain in _OF_MACHINE]
+    warned = [f for f in deciding if f.status is Status.WARN and f.domain in OF_MACHINE]
     undone = [f for f in deciding if f.status is Status.SKIP]
     if bad or warned or undone:
         return Decision(word=RESERVED, facts=_facts([*bad, *warned, *undone]))
     passes = {f.check: f for f in reversed(findings) if f.status is Status.PASS}
-    facts = [passes[check] for check in telling if check in passes]
-    # Where nothing that says something about the machine was looked at, nothing speaks for it.
-    word = KEEP if facts else RESERVED
-    return Decision(word=word, facts=_facts(facts) or ("nothing of the machine was looked at",))
+    if passes.keys().isdisjoint(at_work):
+        idle = _facts(f for f in findings if f.check in at_work and f.status is Status.SKIP)
+        return Decision(word=RESERVED, facts=idle or ("nothing of the machine was looked at",))
+    return Decision(word=KEEP, facts=_facts(passes[check] for check in telling if check in passes))
 
 
 def _facts(findings: Iterable[Finding]) -> tuple[str, ...]:

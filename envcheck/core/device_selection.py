@@ -14,11 +14,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from envcheck.core.redacted import PREFIX
+
 _INDEX = re.compile(r"[0-9]{1,4}")
 _LEADING = re.compile(r"\+?([0-9]{1,9})")
-_GPU = re.compile(r"GPU-[0-9a-f][0-9a-f-]{0,35}", re.IGNORECASE)
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_MIG = re.compile(rf"MIG-(?:[0-9a-f][0-9a-f-]{{0,35}}|GPU-{_UUID}/[0-9]+/[0-9]+)", re.IGNORECASE)
+# Where names were replaced by hashes, the form must still be that of a UUID.
+_CUT = rf"(?:{PREFIX})?[0-9a-f][0-9a-f-]{{0,35}}"
+_GPU = re.compile(rf"GPU-{_CUT}", re.IGNORECASE)
+_WHOLE = rf"[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}|{PREFIX}[0-9a-f]+"
+_MIG = re.compile(rf"MIG-(?:{_CUT}|GPU-(?:{_WHOLE})/[0-9]+/[0-9]+)", re.IGNORECASE)
 _SLICE = re.compile(r"[0-9]+:[0-9]+")
 _CDI = re.compile(r"[a-z0-9.]+\.com/[a-z]+=[\w.:-]+", re.IGNORECASE | re.ASCII)
 

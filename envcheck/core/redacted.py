@@ -6,5 +6,5 @@ PREFIX = "redacted-"
 
 
 def is_redacted(name: str) -> bool:
-    """Say whether this stands for a name that is not told."""
-    return name.startswith(PREFIX)
+    """Say whether this stands for a name that is not told, such as `GPU-redacted-0123456789ab`."""
+    return PREFIX in name

@@ -16,6 +16,8 @@ _PATTERN = re.compile(r"(?:sm_|compute_)([0-9]{2,3})([af]?)")
 
 # Tegra parts run only their own cubins, and nobody else's. sm_101 is Thor's first name.
 TEGRA = frozenset({53, 62, 72, 87, 88, 110})
+# GB10: a card on the processor's own chip, as those of Tegra are (DGX Spark user guide).
+_ON_CHIP = TEGRA | {121}
 
 # Which SMs one `f` target serves, from the pairs that ptxas 13.5 accepts.
 FAMILIES = (frozenset({100, 103, 107}), frozenset({110}), frozenset({120, 121}))
@@ -66,6 +68,11 @@ class Sm:
         """
         alone = frozenset({self.silicon}) if self.silicon >= 100 else frozenset()
         return next((f for f in FAMILIES if self.silicon in f), alone)
+
+    @property
+    def is_on_chip(self) -> bool:
+        """Whether the card shares the processor's memory, and hangs at no link of its own."""
+        return self.silicon in _ON_CHIP
 
     @property
     def plain(self) -> Sm:

@@ -32,11 +32,16 @@ def resolve(command: str) -> str:
 
 def interpreter(program: str) -> str:
     """Return the Python that a program is, or whose script it is; raises UsageError without."""
-    found = program if _is_python(program) else _of_script(program)
+    found = own_interpreter(program)
     if found is None:
         message = f"{program} is no Python and no script of one: whose environment is it to be?"
         raise UsageError(message, remedy="--python PATH of the interpreter that the job will use")
     return found
+
+
+def own_interpreter(program: str) -> str | None:
+    """Return the Python that a program is, or whose script it is; None for other programs."""
+    return program if _is_python(program) else _of_script(program)
 
 
 def replace_by(program: str, words: Sequence[str]) -> NoReturn:
@@ -69,7 +74,9 @@ def _of_script(program: str) -> str | None:
         return None
     words = os.fsdecode(head[2:].partition(b"\n")[0]).split()
     if words and os.path.basename(words[0]) == "env":
-        # `env -S python3 -u`: options and settings come before the program.
-        rest = [w for w in words[1:] if not w.startswith("-") and "=" not in w]
-        words = [found for w in rest[:1] if (found := shutil.which(w)) is not None]
+        # `env -S python3 -u`. Before the program nothing else may stand: variables that are set or
+        # taken away there, and another folder, make another environment of it than is looked at.
+        rest = words[2:] if words[1:2] == ["-S"] else words[1:]
+        found = shutil.which(rest[0]) if rest else None
+        words = [] if found is None else [found]
     return words[0] if words and _is_python(words[0]) else None

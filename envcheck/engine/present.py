@@ -11,9 +11,11 @@ import envcheck
 from envcheck.core import codec
 from envcheck.core.present import Present, PresentRequest
 from envcheck.engine import child
-from envcheck.errors import EnvcheckError, FileUnavailable
+from envcheck.errors import EnvcheckError, FileUnavailable, UsageError
 
 _DEADLINE, _DEEP_DEADLINE = 300, 3600
+_HOME = "PYTHONHOME"
+"""Takes the place of the interpreter's own folders in a job, and not in a guest (`-E`)."""
 _ENTRY = Path(envcheck.__file__).parent / "guest" / "present.py"
 
 
@@ -21,7 +23,10 @@ class Looking:
     """A guest that has begun to look; whoever made it has to `end` it."""
 
     def __init__(self, python: str) -> None:
-        """Start it; raises FileUnavailable where `python` cannot be run."""
+        """Start it; raises FileUnavailable where `python` cannot be run, UsageError for its home."""
+        if os.environ.get(_HOME):
+            message = f"{_HOME} is set: a job would not use the packages of {python}"
+            raise UsageError(message, remedy=f"unset {_HOME}")
         self._python = python
         # Files in memory: a gate must work where no disk can be written to, and what is said
         # there ends with the guest, unlike a pipe.

@@ -14,7 +14,7 @@ from envcheck.guest.driver import Driver
 from envcheck.guest.patterns import WORD, Pattern, Report
 
 OUT_OF_MEMORY = 2
-_MULTIPROCESSORS = 16  # of CUdevice_attribute
+_MULTIPROCESSORS, _INTEGRATED = 16, 18  # of CUdevice_attribute
 _THREADS = 256
 _BLOCKS_OF_EACH = 32
 """Blocks for each multiprocessor: several times what fits (2048 threads), so that none idles."""
@@ -51,6 +51,11 @@ class Device:
         event = ctypes.c_void_p()
         self._driver.call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
         return event
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether its memory is the host's own."""
+        return bool(self._driver.attribute(self.number, _INTEGRATED))
 
     def address(self) -> str:
         """Return where the card is on the bus, as sysfs writes it: `0000:18:00.0`."""

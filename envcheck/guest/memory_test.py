@@ -29,7 +29,9 @@ def run(device: Device, until: float, *, full: bool) -> Held:
     So two addresses that are one cell show: the second write has taken the first one's place.
     """
     free, total = device.memory()
-    chunks = _allocate(device, free - min(_RESERVE, free // 20))
+    # Where the host has no other memory, taking all of it would end its programs, this one too.
+    spared = free // 2 if device.shares_memory else min(_RESERVE, free // 20)
+    chunks = _allocate(device, free - spared)
     passes: list[Pass] = []
     left, last = "", 0.0
     if not chunks:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from envcheck.core.model import Finding, Report, Status
 from envcheck.output.visible import visible
 
+# With entities, and what GitHub adds: struck out text, formulas, addresses that become links.
+_MARKUP = re.compile(r"[\\|<>*_`\[\]&~$]|:(?=//)|(?<=\bwww)\.", re.IGNORECASE)
 _WORTH_A_ROW = (Status.FAIL, Status.ERROR, Status.WARN)
 
 
@@ -46,10 +48,15 @@ def _row(finding: Finding) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that can neither end a cell nor become markup."""
-    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", visible(" ".join(text.split())))
+    """Return text that can neither end a cell nor become markup or a link."""
+    return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 def _code(text: str) -> str:
-    """Return a command to be copied; only a table's own bar needs an escape there."""
-    return "`" + visible(text).replace("`", "'").replace("|", r"\|") + "`"
+    """Return a command to be copied; only a table's own bar needs an escape there.
+
+    What encloses it is longer than any row of backticks in it (CommonMark, "Code spans").
+    """
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{visible(text)}{space}{fence}".replace("|", r"\|")

@@ -116,7 +116,7 @@ def test_another_card_says_nothing(check):
     ],
 )
 def test_cards_that_were_measured_elsewhere_are_healthy(name, dtype, tflops, share):
-    target = targets.resolve(name)
+    target = replace(targets.resolve(name), card=CARD.name)
     card = replace(CARD, sm=target.sm)
     finding = one(FAST, rated(rate(dtype, tflops)), target, card)
     assert (finding.status, finding.domain) == (Status.PASS, Domain.CARD)
@@ -151,6 +151,8 @@ def test_clocks_that_are_held_back_show(clock, status):
         (replace(H200, limits=Limits(card="x", source="y")), CARD, "no limit of bf16 is known"),
         (H200, replace(CARD, mig=True), "not those of a slice"),
         (H200, replace(CARD, name="NVIDIA H20"), "those of NVIDIA H200"),
+        # A product that is asked about, and not the one that is here.
+        (targets.resolve("h100"), CARD, "those of h100"),
     ],
 )
 def test_without_a_limit_of_the_card_itself_nothing_is_too_slow(target, card, said):

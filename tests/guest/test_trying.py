@@ -72,6 +72,15 @@ def test_a_sound_card_is_tried_in_full_and_nothing_speaks_against_it(library: st
     assert set(statuses(done).values()) == {"pass"}
 
 
+def test_half_of_what_is_free_is_left_where_the_host_has_no_other_memory(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, integrated="1")
+    held = tried(library).held
+    assert held is not None
+    assert MEMORY // 2 - 16 <= held.tested <= MEMORY // 2
+
+
 def test_a_full_test_goes_on_with_other_seeds(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
