@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,22 +21,34 @@ if TYPE_CHECKING:
 
 def preflight(options: argparse.Namespace) -> int:
     """Look at the machine and the environment on it; the exit code is that of the verdict."""
-    from envcheck import preflight, redact
+    from envcheck import preflight, redact, targets
+    from envcheck.engine import local
     from envcheck.output.steps import table
 
     started = now()
-    options.arch = [_target(options.expect)]
-    key = load_key(options)
     for path in (options.output, options.save_inventory):
         require_writable(path)
+    python = local.resolve(options.python or sys.executable)
+    local.require_version(python)
+    options.arch = []
+    key = load_key(options)
+    if options.expect is not None:
+        targets.resolve(options.expect)
     with table(quiet=options.quiet) as shown:
-        inventory = preflight.look(_plan(options, options.arch[0]), shown)
+        begun = time.monotonic()
+        shown.begins(preflight.FIRST)
+        options.arch = [_target(options.expect)]
+        inventory = preflight.look(_plan(options, options.arch[0], python), shown, begun)
     if options.redact or (options.redact is None and options.format == "markdown"):
         inventory = redact.inventory(inventory, redact.salt(os.environ.get(redact.SALT)))
-    save(options, inventory)
     reports = judged(options, inventory)
-    if key is not None:
-        seal(options, inventory, reports[0], key, started)
+    try:
+        save(options, inventory)
+        if key is not None:
+            seal(options, inventory, reports[0], key, started)
+    except FileUnavailable:
+        answer(options, reports)  # it was paid for, whatever becomes of its files
+        raise
     return answer(options, reports)
 
 
@@ -55,14 +68,13 @@ def _target(expected: str | None) -> Target:
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 
-def _plan(options: argparse.Namespace, target: Target) -> Plan:
+def _plan(options: argparse.Namespace, target: Target, python: str) -> Plan:
     from envcheck import asking, targets
     from envcheck.core.machine import Asked
-    from envcheck.engine import local
     from envcheck.preflight import Plan
 
     return Plan(
-        python=local.resolve(options.python or sys.executable),
+        python=python,
         wish=asking.of_settings(options.settings, target, seed=options.seed),
         asked=Asked(
             expect=options.expect,

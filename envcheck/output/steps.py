@@ -61,8 +61,9 @@ def _say(line: str) -> None:
 def _told(findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the worst status of a step, and what was found, the worst first."""
     if not findings:
-        return "", ""
-    worst = min(findings, key=lambda f: (_ORDER.index(f.status), _telling(f)))
+        return "", "nothing new"
+    # What decides nothing says least.
+    worst = min(findings, key=lambda f: (_ORDER.index(f.status), _telling(f), not f.required))
     same = sum(f.status is worst.status for f in findings) - 1
     more = f" (and {same} more)" if same and worst.status is not Status.PASS else ""
     return worst.status.value, f"{worst.subject}: {worst.message}{more}"
