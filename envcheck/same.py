@@ -38,12 +38,18 @@ def require(manifest: Manifest, here: Present) -> tuple[str, ...]:
     if environment.image is not None:
         said = f"the manifest is about image {environment.image.reference}, whose digest cannot be"
         notes.append(f"{said} known from within: the environment's digest decides")
-    executed = manifest.inventory.executed
-    if executed is not None and executed.card is not None:
-        notes += _compare_card(executed.card, manifest.report, here.cards)
-    else:
+    executed, machine = manifest.inventory.executed, manifest.inventory.machine
+    looked_at = _shown(machine.cards) if machine is not None else ()
+    ran_on = executed.card if executed is not None else None
+    if ran_on is not None:
+        notes += _compare_card(ran_on, manifest.report, here.cards)
+    elif machine is not None and looked_at:
+        notes += _compare_driver(looked_at[0].name, machine.cards.module, here.cards)
+    if looked_at:
+        notes += _compare_cards(looked_at, _shown(here.cards))
+    elif ran_on is None:
         notes += _compare_target(manifest.report, here.cards)
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes))
 
 
 def _refuse(message: str, remedy: str = NEW_ONE) -> NoReturn:
@@ -123,21 +129,48 @@ def _was_so(
     return False
 
 
+def _shown(cards: Cards) -> tuple[DriverCard, ...]:
+    return cards.driver.cards if cards.driver is not None else ()
+
+
 def _first_card(cards: Cards) -> DriverCard | None:
-    return cards.driver.cards[0] if cards.driver is not None and cards.driver.cards else None
+    return next(iter(_shown(cards)), None)
+
+
+def _compare_driver(name: str, driver: str | None, cards: Cards) -> Iterator[str]:
+    """Compare the driver of a card, which must be usable here; yields what is not told."""
+    cause = unusable.unusable(cards)
+    if cause is not None:
+        message = f"the manifest's card is {name}, and here is none to use: {cause.message}"
+        _refuse(message, cause.remedy)
+    if driver is None:
+        yield "the manifest does not say with which driver it was made, so none was compared"
+    elif cards.module != driver:
+        now = cards.module or "none that is told"
+        _refuse(f"another driver: {driver} in the manifest, {now} here")
+
+
+def _compare_cards(there: Sequence[DriverCard], here: Sequence[DriverCard]) -> Iterator[str]:
+    """Compare each card of here with those that `preflight` looked at; yields what is not told.
+
+    A job may be shown fewer of them, and none that was not looked at.
+    """
+    for card in here:
+        alike = [c.uuid for c in there if (c.name, c.sm) == (card.name, card.sm)]
+        if not alike:
+            old, new = (f"{c.name} ({c.sm})" for c in (there[0], card))
+            _refuse(f"another card: {old} in the manifest, {new} here")
+        if not card.uuid or not all(alike) or any(map(is_redacted, alike)):
+            yield f"which {card.name} it is was not compared: its UUID is not told"
+        elif card.uuid not in alike:
+            _refuse(f"another {card.name}: {', '.join(alike)} in the manifest, {card.uuid} here")
 
 
 def _compare_card(there: Card, report: Report, cards: Cards) -> Iterator[str]:
     """Compare the card and the driver that everything ran on; yields what is not told."""
-    cause, here = unusable.unusable(cards), _first_card(cards)
-    if cause is not None or here is None:
-        why, remedy = (cause.message, cause.remedy) if cause is not None else ("none is seen", "")
-        _refuse(f"the manifest's card is {there.name}, and here is none to use: {why}", remedy)
-    if there.driver is None:
-        yield "the manifest does not say with which driver it was made, so none was compared"
-    elif cards.module != there.driver:
-        now = cards.module or "none that is told"
-        _refuse(f"another driver: {there.driver} in the manifest, {now} here")
+    yield from _compare_driver(there.name, there.driver, cards)
+    here = _first_card(cards)
+    assert here is not None, "there is one that is usable"
     if (here.name, here.sm) != (there.name, there.sm):
         old, new = (f"{c.name} ({c.sm})" for c in (there, here))
         _refuse(f"another card: {old} in the manifest, {new} here")
