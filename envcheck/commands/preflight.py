@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from envcheck.commands.documents import require_writable, save
 from envcheck.commands.judging import answer, judged
 from envcheck.commands.sealing import load_key, now, seal
-from envcheck.errors import FileUnavailable
+from envcheck.errors import EnvcheckError, FileUnavailable
 
 if TYPE_CHECKING:
     from envcheck.core.model import Target
     from envcheck.preflight import Depth, Plan
+
+_NO_MANIFEST = "no manifest written: it would be about the environment, which was not looked at"
 
 
 def preflight(options: argparse.Namespace) -> int:
@@ -44,9 +46,11 @@ def preflight(options: argparse.Namespace) -> int:
     reports = judged(options, inventory)
     try:
         save(options, inventory)
-        if key is not None:
+        if key is not None and inventory.environment is not None:
             seal(options, inventory, reports[0], key, started)
-    except FileUnavailable:
+        elif key is not None:
+            print(f"envcheck: {_NO_MANIFEST}", file=sys.stderr)
+    except EnvcheckError:
         answer(options, reports)  # it was paid for, whatever becomes of its files
         raise
     return answer(options, reports)
