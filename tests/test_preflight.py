@@ -75,6 +75,7 @@ def test_two_healthy_cards_are_kept(rental: Rental) -> None:
         ({}, ("--shm", "9000TB"), 2, "that were asked for"),
         ({"FAKE_STUCK": "2000000:3"}, (), 4, "does not hold what is written"),
         ({"FAKE_RATE": 300}, (), 4, "300 GB/s, 30% of the maker's 1008"),
+        ({"FAKE_LINK_RATE": 1}, (), 4, "3% of the 31.5 that NVML says it can carry"),
         ({"FAKE_CRASH": "verify"}, (), 4, "killed by SIGABRT"),
         ({"FAKE_ECC": 2}, (), 4, "CUDA_ERROR_ECC_UNCORRECTABLE (214)"),
         ({"nvmlInitWithFlags": "crash"}, (), 3, "NVML gives no answer: killed by SIGABRT"),
