@@ -105,10 +105,10 @@ def test_keep_going_looks_at_the_rest(rental: Rental) -> None:
 
 
 def test_a_card_that_is_lost_while_the_cards_work(rental: Rental) -> None:
-    """The second of two answers NVML at first, and is lost from then on."""
-    lost = {f"nvmlDeviceGet{n}_1": "!15" for n in ("UtilizationRates", "TotalEccErrors", "Name")}
-    done = look(rental, nvmlDeviceGetUUID_1=SECOND, **PAIR, **lost)
-    assert last(done).partition(":")[0] != "keep", done.stdout
+    """The second of two answers NVML twice, and is lost from then on."""
+    done = look(rental, nvmlDeviceGetUtilizationRates_1="90;90;!15", **PAIR)
+    assert last(done).startswith("give back: "), done.stdout
+    assert "card 1 (NVIDIA GeForce RTX 4090): it has fallen off the bus" in last(done)
 
 
 def test_nvml_that_hangs_while_the_card_works_is_a_reservation(rental: Rental) -> None:
@@ -286,6 +286,26 @@ def test_bare_variables_and_closed_streams(rental: Rental) -> None:
         shell, env=bare, stdout=subprocess.PIPE, encoding="utf-8", timeout=120, check=False
     )
     assert is_kept(done), done.stdout
+
+
+def test_progress_that_nobody_reads_any_more_does_not_end_it(
+    rental: Rental, tmp_path: Path
+) -> None:
+    heard, told = os.pipe()
+    os.close(heard)
+    words = ["preflight", "--quick", "--python", rental.python]
+    with subprocess.Popen(
+        [*COMMAND, *map(str, [*words, "--save-inventory", tmp_path / "facts.json"])],
+        env=environment(rental.environment()),
+        stdout=subprocess.PIPE,
+        stderr=told,
+        encoding="utf-8",
+    ) as process:
+        os.close(told)
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert said.splitlines()[-1].startswith("keep")
+    assert (tmp_path / "facts.json").exists()
 
 
 def of_mark(mark: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,14 @@ class _Plain(_Silent):
 
 
 def _say(line: str) -> None:
-    print(f"envcheck: {visible(line)}".rstrip(), file=sys.stderr, flush=True)
+    try:
+        print(f"envcheck: {visible(line)}".rstrip(), file=sys.stderr, flush=True)
+    except OSError:
+        # Whoever listened is gone. The answer and the manifest have places of their own, and what
+        # was paid for goes on for them.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
 
 
 def _told(findings: Sequence[Finding]) -> tuple[str, str]:
