@@ -70,6 +70,8 @@ def _cause(error: OSError) -> tuple[str, str]:
     except OSError:
         return "the current folder", "cd to a folder that is there"
     where = error.filename or "output or temporary files"
+    if isinstance(error, PermissionError):
+        return str(where), "cd to a folder that this user may read, or run it as one who may"
     return str(where), "make room there, or set TMPDIR to a folder with room"
 
 

@@ -18,6 +18,7 @@ from envcheck.core import cuda
 from envcheck.core.decision import unfit
 from envcheck.core.machine import Asked, Machine
 from envcheck.core.model import Finding, Inventory, Status
+from envcheck.errors import EnvcheckError
 from envcheck.guest import devices, exchange, host, nodes, trying
 from envcheck.guest.watching import Watcher
 from envcheck.judge import judge
@@ -61,8 +62,6 @@ class Plan:
     wish: Wish
     asked: Asked
     depth: Depth
-    began: float
-    """When the command was, on the monotonic clock: asking for the card may take a second."""
     keep_going: bool = False
     """Whether to go on when the machine is known to be unfit."""
     hide: Callable[[Inventory], Inventory] | None = None
@@ -81,6 +80,8 @@ class _Step:
 class _Run:
     plan: Plan
     shown: Shown
+    begun: float
+    """When the driver was asked, on the clock that only goes on."""
     until: float
     machine: Machine
     rest: Inventory = field(default_factory=lambda: Inventory(source="environment"))
@@ -101,14 +102,22 @@ class _Run:
             self.machine = replace(self.machine, left=left)
             self.shown.leaves(step.name, self.reason)
             return
+        started = self.begun if step is _BEFORE[0] else time.monotonic()
         self.shown.begins(step.name)
-        started = time.monotonic()
         step.work(self)
         findings = self.judged()
-        self.shown.ends(step.name, time.monotonic() - started, self.news(findings))
+        why = next((self.machine.left[f] for f in step.fields if f in self.machine.left), None)
+        if why is not None:
+            self.shown.leaves(step.name, why)
+        else:
+            self.shown.ends(step.name, time.monotonic() - started, self.news(findings))
         worst = unfit(findings)
         if worst and not self.plan.keep_going and self.reason is None:
-            self.reason = f"not looked at, as {worst[0].check} failed (--keep-going does)"
+            self.reason = f"not looked at, because {worst[0].check} failed; --keep-going looks on"
+
+    def fails(self, part: str, how: str) -> None:
+        """Keep how a part ended without an answer: what is known of the others was paid for."""
+        self.machine = replace(self.machine, failed={**self.machine.failed, part: how})
 
     def judged(self) -> tuple[Finding, ...]:
         module = self.machine.cards.module
@@ -122,11 +131,13 @@ class _Run:
         return new
 
 
-def look(plan: Plan, shown: Shown) -> Inventory:
-    """Take all steps that are worth it; returns what they found out."""
+def look(plan: Plan, shown: Shown, begun: float) -> Inventory:
+    """Take all steps that are worth it; returns what they found out.
+
+    `begun` is when the driver was asked for its cards, which is before anything is planned.
+    """
     machine = Machine(asked=plan.asked, cards=native.cards())
-    until = plan.began + plan.depth.budget - _BESIDE
-    run = _Run(plan, shown, until, machine)
+    run = _Run(plan, shown, begun, begun + plan.depth.budget - _BESIDE, machine)
     for step in _BEFORE:
         run.take(step)
     if run.reason is None:
@@ -173,19 +184,24 @@ def _environment(run: _Run) -> None:
     plan = run.plan
     left = max(run.until - time.monotonic(), _LEAST)
     wish = replace(plan.wish, budget=left, rate=plan.depth.rate, exchange=True)
-    run.rest = pipeline.collect(plan.python, lambda *_: None, lambda _: None, wish)
+    try:
+        run.rest = pipeline.collect(plan.python, lambda *_: None, lambda _: None, wish)
+    except EnvcheckError as error:
+        run.fails("environment", error.message)
+    except OSError as error:
+        run.fails("environment", f"{error.filename or 'temporary files'}: {error.strerror}")
 
 
 def _after(run: _Run) -> None:
     watched = run.watched.result() if run.watched is not None else None
-    left = dict(run.machine.left)
     if run.watched is not None and watched is None:
-        left["watched"] = run.watched.why
-    run.machine = replace(run.machine, watched=watched, nodes_after=nodes.nodes(), left=left)
+        run.fails("watched", run.watched.why)
+    run.machine = replace(run.machine, watched=watched, nodes_after=nodes.nodes())
 
 
+FIRST = "driver"
 _BEFORE = (
-    _Step("driver", (), _driver),
+    _Step(FIRST, (), _driver),
     _Step("host", ("host",), _host),
     _Step("cards", ("managed",), _managed),
 )

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from envcheck.attest import Manifest
 from envcheck.core import cuda, unusable
+from envcheck.core.cards import Cards
 from envcheck.core.driver_facts import DriverCard
 from envcheck.core.executed import Card
 from envcheck.core.installed import Differing
@@ -37,15 +38,18 @@ def require(manifest: Manifest, here: Present) -> tuple[str, ...]:
     if environment.image is not None:
         said = f"the manifest is about image {environment.image.reference}, whose digest cannot be"
         notes.append(f"{said} known from within: the environment's digest decides")
-    executed = manifest.inventory.executed
-    machine = manifest.inventory.machine
-    if machine is not None and machine.cards.driver is not None:
-        notes += _compare_machine(machine.cards.driver.cards, here)
-    if executed is not None and executed.card is not None:
-        notes += _compare_card(executed.card, manifest.report, here)
-    else:
+    executed, machine = manifest.inventory.executed, manifest.inventory.machine
+    looked_at = _shown(machine.cards) if machine is not None else ()
+    ran_on = executed.card if executed is not None else None
+    if ran_on is not None:
+        notes += _compare_card(ran_on, manifest.report, here)
+    elif machine is not None and looked_at:
+        notes += _compare_driver(looked_at[0].name, machine.cards.module, here)
+    if looked_at:
+        notes += _compare_cards(looked_at, _cards(here))
+    elif ran_on is None:
         notes += _compare_target(manifest.report, here)
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes))
 
 
 def _refuse(message: str, remedy: str = NEW_ONE) -> NoReturn:
@@ -125,12 +129,47 @@ def _was_so(
     return False
 
 
+def _shown(cards: Cards) -> tuple[DriverCard, ...]:
+    return cards.driver.cards if cards.driver is not None else ()
+
+
 def _cards(here: Present) -> tuple[OnlyCard | DriverCard, ...]:
     """Return the cards that a job would see, the first one first."""
     if here.only is not None:
         return (here.only,)
-    told = here.cards.driver if here.cards is not None else None
-    return told.cards if told is not None else ()
+    return _shown(here.cards) if here.cards is not None else ()
+
+
+def _compare_driver(name: str, driver: str | None, present: Present) -> Iterator[str]:
+    """Compare the driver of a card, which must be usable here; yields what is not told."""
+    cause = unusable.unusable(present.cards) if present.cards is not None else None
+    module = _module(present)
+    if cause is not None:
+        message = f"the manifest's card is {name}, and here is none to use: {cause.message}"
+        _refuse(message, cause.remedy)
+    if driver is None:
+        yield "the manifest does not say with which driver it was made, so none was compared"
+    elif module != driver:
+        now = module or "none that is told"
+        _refuse(f"another driver: {driver} in the manifest, {now} here")
+
+
+def _compare_cards(
+    there: Sequence[DriverCard], here: Sequence[OnlyCard | DriverCard]
+) -> Iterator[str]:
+    """Compare each card of here with those that `preflight` looked at; yields what is not told.
+
+    A job may be shown fewer of them, and none that was not looked at.
+    """
+    for card in here:
+        alike = [c.uuid for c in there if (c.name, c.sm) == (card.name, card.sm)]
+        if not alike:
+            old, new = (f"{c.name} ({c.sm})" for c in (there[0], card))
+            _refuse(f"another card: {old} in the manifest, {new} here")
+        if not card.uuid or not all(alike) or any(map(is_redacted, alike)):
+            yield f"which {card.name} it is was not compared: its UUID is not told"
+        elif card.uuid not in alike:
+            _refuse(f"another {card.name}: {', '.join(alike)} in the manifest, {card.uuid} here")
 
 
 def _module(here: Present) -> str | None:
@@ -141,16 +180,9 @@ def _module(here: Present) -> str | None:
 
 def _compare_card(there: Card, report: Report, present: Present) -> Iterator[str]:
     """Compare the card and the driver that everything ran on; yields what is not told."""
-    cause = unusable.unusable(present.cards) if present.cards is not None else None
-    here, module = next(iter(_cards(present)), None), _module(present)
-    if cause is not None or here is None:
-        why, remedy = (cause.message, cause.remedy) if cause is not None else ("none is seen", "")
-        _refuse(f"the manifest's card is {there.name}, and here is none to use: {why}", remedy)
-    if there.driver is None:
-        yield "the manifest does not say with which driver it was made, so none was compared"
-    elif module != there.driver:
-        now = module or "none that is told"
-        _refuse(f"another driver: {there.driver} in the manifest, {now} here")
+    yield from _compare_driver(there.name, there.driver, present)
+    here = next(iter(_cards(present)), None)
+    assert here is not None, "there is one that is usable"
     if (here.name, here.sm) != (there.name, there.sm):
         old, new = (f"{c.name} ({c.sm})" for c in (there, here))
         _refuse(f"another card: {old} in the manifest, {new} here")
@@ -158,21 +190,6 @@ def _compare_card(there: Card, report: Report, present: Present) -> Iterator[str
         yield f"which {there.name} it is was not compared: its UUID is not told"
     elif here.uuid != there.uuid and report.assurance is Assurance.EXECUTED:
         _refuse(f"another {there.name}: {there.uuid} in the manifest, {here.uuid} here")
-
-
-def _compare_machine(there: Sequence[DriverCard], present: Present) -> Iterator[str]:
-    """Compare all cards with those that a preflight looked at; yields what is not told."""
-    here = _cards(present)
-    known = {card.uuid for card in there}
-    if there and not here:
-        _refuse(f"the preflight looked at {len(there)} card(s), and here is none to use")
-    if not all(card.uuid for card in here) or not all(known) or any(map(is_redacted, known)):
-        yield "whether the cards are those of the preflight was not compared: no UUIDs are told"
-        return
-    for card in here:
-        if card.uuid not in known:
-            _refuse(f"another card: the preflight did not look at {card.name} {card.uuid}",
-                    "envcheck preflight --sign KEY -o MANIFEST")  # fmt: skip
 
 
 def _compare_target(report: Report, present: Present) -> Iterator[str]:

@@ -63,6 +63,10 @@ static void start(Card *card)
              one * PAGE);
     }
 }
+/* Seconds that the card's own clock has gone on by what it copied, where a rate is told. */
+static double clocked;
+static void copied(const char *rate, size_t size)
+{ if (getenv(rate)) clocked += size / (number(rate, 1) * 1e9); }
 static int settle(void)  // after all that writes: bits that are stuck
 {
     const char *stuck = getenv("FAKE_STUCK");  // `byte:bit`
@@ -82,16 +86,22 @@ int cuGetErrorName(int code, const char **name)
 }
 int cuDeviceGetCount(int *count) { *count = number("FAKE_COUNT", 1); return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
-int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "Fake 90", size); return 0; }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = MEMORY; return 0; }
+int cuDeviceGetName(char *name, int size, int device) {
+    const char *text = getenv("FAKE_NAME");
+    strncpy(name, text ? text : "Fake 90", size);
+    return 0;
+}
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{ *bytes = number("FAKE_TOTAL", MEMORY); return 0; }
 int cuDeviceGetUuid_v2(unsigned char *raw, int device)
-{ for (int i = 0; i < 16; i++) raw[i] = i + device; return 0; }
+{ for (int i = 0; i < 16; i++) raw[i] = i + device + number("FAKE_FIRST", 0); return 0; }
 int cuDeviceGetPCIBusId(char *text, int size, int device)
 { strncpy(text, "00000000:C1:00.0", size); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device)
 {
-    *value = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 132 : which == 97 ? 232448
-        : which == 18 ? getenv("FAKE_INTEGRATED") != 0 : -1;
+    long sm = number("FAKE_SM", 90);
+    *value = which == 75 ? sm / 10 : which == 76 ? sm % 10 : which == 16 ? 132
+        : which == 97 ? 232448 : which == 18 ? getenv("FAKE_INTEGRATED") != 0 : -1;
     return *value < 0;
 }
 int cuDevicePrimaryCtxRetain(void **context, int device)
@@ -163,6 +173,7 @@ int cuMemsetD8_v2(void *memory, unsigned char value, size_t size)
 int cuMemcpyHtoD_v2(void *to, const void *from, size_t size)
 {
     memcpy(to, from, size);
+    copied("FAKE_LINK_RATE", size);
     if (is("FAKE_LINK", "to card")) ((byte *)to)[size / 2] ^= 4;
     usleep(number("FAKE_SLOW", 0));
     return settle();
@@ -170,6 +181,7 @@ int cuMemcpyHtoD_v2(void *to, const void *from, size_t size)
 int cuMemcpyDtoH_v2(void *to, const void *from, size_t size)
 {
     memcpy(to, from, size);
+    copied("FAKE_LINK_RATE", size);
     if (is("FAKE_LINK", "to host") && size > 1 << 20) ((byte *)to)[size / 2] ^= 4;
     if (is("FAKE_LINK", "nothing") && size > 1 << 20) memset(to, 0x5A, size);
     usleep(number("FAKE_SLOW", 0));
@@ -180,7 +192,12 @@ int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t size, void *stream)
 int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t size, void *stream)
 { return cuMemcpyDtoH_v2(to, from, size); }
 int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size, void *stream)
-{ memcpy(to, from, size); usleep(number("FAKE_SLOW", 0)); return settle(); }
+{
+    memcpy(to, from, size);
+    copied("FAKE_RATE", 2 * size);
+    usleep(number("FAKE_SLOW", 0));
+    return settle();
+}
 int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                    unsigned bz, unsigned shared, void *stream, void **given, void **extra)
 {
@@ -205,18 +222,20 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
                 if (is("FAKE_KERNEL", "stale")) return 0;
             }
         copy(*(uint4 **)given[0], *(uint4 **)given[1], *(u64 *)given[2]);
+        copied("FAKE_RATE", 32 * *(u64 *)given[2]);
     }
     return settle();
 }
-struct Event { struct timespec at; };
+struct Event { struct timespec at; double clocked; };
 int cuEventCreate(Event **event, unsigned flags) { *event = new Event; return 0; }
 int cuEventRecord(Event *event, void *stream)
-{ return clock_gettime(CLOCK_MONOTONIC, &event->at); }
+{ event->clocked = clocked; return clock_gettime(CLOCK_MONOTONIC, &event->at); }
 int cuEventSynchronize(Event *event) { return sticky; }
 int cuEventElapsedTime(float *milliseconds, Event *first, Event *last)
 {
     *milliseconds = (last->at.tv_sec - first->at.tv_sec) * 1e3
                   + (last->at.tv_nsec - first->at.tv_nsec) / 1e6;
+    if (last->clocked > first->clocked) *milliseconds = (last->clocked - first->clocked) * 1e3;
     return 0;
 }
 int cuDeviceCanAccessPeer(int *can, int device, int peer)

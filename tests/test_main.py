@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -76,6 +78,23 @@ def test_a_job_that_is_cancelled_leaves_nothing_running(
     status = Path(f"/proc/{pid.read_text().strip()}/stat")
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
     assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_current_folder_that_may_not_be_read_asks_for_no_room(tmp_path: Path) -> None:
+    """Root may read anything, unless it is not let."""
+    if os.geteuid() or shutil.which("setpriv") is None:
+        pytest.skip("only root may give a folder away")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    os.chown(closed, 65534, 65534)
+    closed.chmod(0o500)
+    words = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", *COMMAND, "check"]
+    done = subprocess.run(
+        [*words, "--arch", "ada"], cwd=closed, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 3
+    assert "Permission denied" in done.stderr
+    assert "cd to a folder that this user may read" in done.stderr
 
 
 def test_a_current_folder_that_was_removed_is_named(tmp_path: Path) -> None:

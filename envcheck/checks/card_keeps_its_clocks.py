@@ -22,11 +22,16 @@ _OFTEN = 0.5
 # The same page: that one "may be also reported during PState or clock change", so now and then
 # it says nothing; the two others name their cause.
 _MOMENTARY = "hw-slowdown"
+_ASK = "nvidia-smi; where that hangs or fails too, give the machine back"
 _COOL = "better cooling, or another machine"
 
 
 def _run(question: Question) -> Iterator[Finding]:
     machine = question.machine
+    if machine is not None and "watched" in machine.failed and _answered(machine):
+        message = f"NVML gave no answer while the cards worked: {machine.failed['watched']}"
+        yield CHECK.finding("cards", Status.WARN, message, remedy=_ASK, domain=Domain.HOST)
+        return
     if machine is None or machine.watched is None:
         yield CHECK.skip("cards", question.why_not_looked("watched"))
         return
@@ -35,6 +40,11 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("cards", "neither CUDA nor NVML shows a card")
     for card in cards:
         yield from _of_card(machine, card)
+
+
+def _answered(machine: Machine) -> bool:
+    """Say whether NVML told of the cards before they worked; else `nvml-agrees-with-cuda` says."""
+    return machine.managed is not None and machine.managed.failed is None
 
 
 def _of_card(machine: Machine, card: Shown) -> Iterator[Finding]:

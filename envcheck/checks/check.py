@@ -73,7 +73,8 @@ class Question:
         name, _, inner = part.partition(".")
         if inner and self.machine.host is not None:
             return self.machine.host.unread.get(inner, "that could not be read")
-        return self.machine.left.get(name, "that was not looked at")
+        failed = self.machine.failed.get(name)
+        return failed or self.machine.left.get(name, "that was not looked at")
 
     @property
     def why_not_executed(self) -> str:

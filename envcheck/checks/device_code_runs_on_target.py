@@ -57,7 +57,13 @@ def _run(question: Question) -> Iterator[Finding]:
         count = question.inventory.passed_over
         yield CHECK.skip("(other files)", f"{count} of no format that holds device code")
     elif not question.inventory.files:
-        yield CHECK.skip("(no files)", "there was no file to look at")
+        yield CHECK.skip("(no files)", _why_none(question))
+
+
+def _why_none(question: Question) -> str:
+    if question.machine is not None and question.inventory.environment is None:
+        return "the environment was not looked at"
+    return "there was no file to look at"
 
 
 def _remedy(problem: str) -> str:

@@ -8,6 +8,7 @@ from envcheck.checks.check import Check, Question
 from envcheck.core.host import Disk
 from envcheck.core.model import Domain, Finding, Json, Status
 
+_HERE = "."
 _WHY = {
     "EROFS": "is on a read-only file system",
     "EACCES": "may not be written by this user",
@@ -16,6 +17,9 @@ _WHY = {
     "EDQUOT": "is at the quota of this user",
     "ENOTDIR": "is no folder",
 }
+
+_OF_JOB = ("EACCES", "EPERM", "ENOTDIR")
+"""What another folder of the same machine would not have."""
 
 
 def _run(question: Question) -> Iterator[Finding]:
@@ -29,8 +33,13 @@ def _run(question: Question) -> Iterator[Finding]:
     stopped = host.unread.get("disk")
     if stopped is not None:
         wrong = f"did not take a file and give it back: {stopped}"
+    elif disk.refused is not None and machine.asked.folder == _HERE and asked is None:
+        # Nobody said that the data will lie where the command was started.
+        yield _of(disk, Status.WARN, f"{wrong}, and no --data names another folder", asked, remedy)
+        return
     if wrong is not None:
-        yield _of(disk, Status.FAIL, wrong, asked, remedy)
+        domain = Domain.JOB if disk.refused in _OF_JOB else Domain.HOST
+        yield _of(disk, Status.FAIL, wrong, asked, remedy, domain)
         return
     if disk.free is None and asked is not None:
         message = (
@@ -42,10 +51,12 @@ def _run(question: Question) -> Iterator[Finding]:
 
 
 def _wrong(disk: Disk, asked: int | None) -> tuple[str | None, str]:
-    elsewhere = "df -h lists the disks: name a folder on another one"
+    elsewhere = "df -h lists the disks: --data FOLDER names one on another"
     if disk.refused is not None:
         why = _WHY.get(disk.refused, "refuses to be written")
         after = f" after {disk.written >> 20} MiB" if disk.written else ""
+        if disk.refused in _OF_JOB:
+            return f"{why} ({disk.refused})", "--data FOLDER names one that this user may write to"
         return f"{why}{after} ({disk.refused})", elsewhere
     if asked is not None and disk.free is not None and disk.free < asked:
         return (
@@ -79,7 +90,14 @@ def _gb(size: int) -> str:
     return f"{size / 1e9:.1f} GB"
 
 
-def _of(disk: Disk, status: Status, message: str, asked: int | None, remedy: str = "") -> Finding:
+def _of(
+    disk: Disk,
+    status: Status,
+    message: str,
+    asked: int | None,
+    remedy: str = "",
+    domain: Domain = Domain.HOST,
+) -> Finding:
     evidence: dict[str, Json] = {
         "free_bytes": disk.free,
         "asked_bytes": asked,
@@ -93,7 +111,7 @@ def _of(disk: Disk, status: Status, message: str, asked: int | None, remedy: str
         "direct": disk.direct,
         "files_per_second": disk.files_rate,
     }
-    return CHECK.finding(disk.folder, status, message, remedy=remedy, domain=Domain.HOST,
+    return CHECK.finding(disk.folder, status, message, remedy=remedy, domain=domain,
                          evidence=evidence)  # fmt: skip
 
 
@@ -103,8 +121,9 @@ CHECK = Check(
     how=(
         "Writes up to 256 MiB there, until they are on the disk, reads them past the page cache, "
         "makes and removes 200 small files, and asks for what is left. It fails where nothing can "
-        "be written, where that does not end, and where less is free than --disk says. The rates are "
-        "told and decide nothing: what a job needs is not known."
+        "be written, where that does not end, and where less is free than --disk says; "
+        "it warns where the folder is the current one for want of --data. The rates are told and "
+        "decide nothing: what a job needs is not known."
     ),
     remedy="Lay the data on another disk, or rent a larger one.",
     runs=("machine",),

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from envcheck.checks import tries
 from envcheck.checks.check import Check, Question
 from envcheck.core.model import Domain, Finding, Json, Status
-from envcheck.core.pcie import generation, lane_rate
-from envcheck.core.tried import Bus, Link
+from envcheck.core.pcie import generation, lane_rate, speed
+from envcheck.core.tried import Bus, Link, Tried
 
 # An eighth of what the card could do, or less: one or two lanes of sixteen, or generation 1 on a
 # card of generation 4. A riser with one lane made a first answer take 100 s instead of 1.3
@@ -36,10 +36,22 @@ def _run(question: Question) -> Iterator[Finding]:
         if isinstance(item, Finding):
             yield item
         elif (link := item[1].link) is not None:
-            yield from _judge(item[0], link)
+            yield from _judge(item[0], link, _told(question, item[1]))
 
 
-def _judge(subject: str, link: Link) -> Iterator[Finding]:
+def _told(question: Question, tried: Tried) -> float:
+    """Return what NVML says that card and slot could carry; 0 where that is not told, or not real.
+
+    A virtual machine may show a link of its own making.
+    """
+    managed = question.machine.managed if question.machine is not None else None
+    for device in managed.devices if managed is not None else ():
+        if device.uuid == tried.uuid and device.virtualization in (None, "none"):
+            return lane_rate(speed(device.link.max_generation)) * (device.link.max_width or 0)
+    return 0.0
+
+
+def _judge(subject: str, link: Link, told: float) -> Iterator[Finding]:
     evidence = _facts(link)
     if link.to_card is None or link.to_host is None:
         message = f"no pinned memory can be had, so that copies are slow: {link.pinned}"
@@ -56,6 +68,10 @@ def _judge(subject: str, link: Link) -> Iterator[Finding]:
         if slower < _LEAST:
             status = Status.FAIL
             message = f"{rates}: less than a single lane of generation 3 carries"
+            remedy = "give the machine back; on your own: another slot, without a riser"
+        elif slower < told * _FAIL:
+            status = Status.FAIL
+            message = f"{rates}: {slower / told:.0%} of the {told:.1f} that NVML says it can carry"
             remedy = "give the machine back; on your own: another slot, without a riser"
     else:
         status, message, remedy, required = _of_bus(rates, slower, bus)

@@ -9,8 +9,15 @@ from envcheck.checks.check import Check, Question
 from envcheck.core.installed import Undecodable
 from envcheck.core.model import Domain, Finding, Status
 
+_ALONE = "envcheck check --arch native looks at it again, without the machine"
+
 
 def _run(question: Question) -> Iterator[Finding]:
+    failed = question.machine.failed if question.machine is not None else {}
+    if "environment" in failed:
+        message = f"the environment could not be looked at: {failed['environment']}"
+        yield CHECK.finding("environment", Status.ERROR, message, remedy=_ALONE, domain=Domain.JOB)
+        return
     environment = question.inventory.environment
     installed = environment.installed if environment is not None else None
     found = installed.interpreter.undecodable if installed is not None else None

@@ -30,10 +30,9 @@ def with_step(question: Question, check: Check, step: str) -> Iterator[tuple[str
 
 
 def named(tried: Sequence[Tried]) -> Iterator[tuple[str, Tried]]:
-    """Yield a name for each card, with its number where there are several, and the card."""
+    """Yield a name for each card, as the other checks of cards name it, and the card."""
     for number, card in enumerate(tried):
-        name = card.name or "card"
-        yield f"{name} {number}" if len(tried) > 1 else name, card
+        yield f"card {number} ({card.name or 'a card without a name'})", card
 
 
 def of_stopped(check: Check, subject: str, stopped: Stopped) -> Finding:

@@ -23,16 +23,23 @@ if TYPE_CHECKING:
 
 def preflight(options: argparse.Namespace) -> int:
     """Look at the machine and the environment on it; the exit code is that of the verdict."""
-    from envcheck import preflight
+    from envcheck import preflight, targets
+    from envcheck.engine import local, named_python
     from envcheck.output.steps import table
 
     started, began = now(), time.monotonic()
-    options.arch = [_target(options.expect)]
-    key = load_key(options)
     for path in (options.output, options.save_inventory):
         require_writable(path)
+    python = named_python.resolve(options.python or sys.executable)
+    local.require_version(python)
+    options.arch = []
+    key = load_key(options)
+    if options.expect is not None:
+        targets.resolve(options.expect)
     with table(quiet=options.quiet) as shown:
-        inventory = preflight.look(_plan(options, options.arch[0], began), shown)
+        shown.begins(preflight.FIRST)
+        options.arch = [_target(options.expect)]
+        inventory = preflight.look(_plan(options, options.arch[0], python), shown, began)
     reports = judged(options, inventory)
     try:
         save(options, inventory)
@@ -78,14 +85,13 @@ def _target(expected: str | None) -> Target:
         raise FileUnavailable(message, remedy=error.remedy) from None
 
 
-def _plan(options: argparse.Namespace, target: Target, began: float) -> Plan:
+def _plan(options: argparse.Namespace, target: Target, python: str) -> Plan:
     from envcheck import asking, targets
     from envcheck.core.machine import Asked
-    from envcheck.engine import named_python
     from envcheck.preflight import Plan
 
     return Plan(
-        python=named_python.resolve(options.python or sys.executable),
+        python=python,
         wish=asking.of_settings(options.settings, target, seed=options.seed),
         asked=Asked(
             expect=options.expect,
@@ -97,7 +103,6 @@ def _plan(options: argparse.Namespace, target: Target, began: float) -> Plan:
             folder=str(options.data),
         ),
         depth=_depth(options),
-        began=began,
         keep_going=options.keep_going,
         hide=_hide(options),
     )

@@ -57,3 +57,6 @@ class Machine:
     """Device nodes when all was done; None where that was not looked at."""
     left: Mapping[str, str] = field(default_factory=dict)
     """Parts that were not looked at, by the name of the field, and why."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Parts that were looked at and gave no answer, by the name of the field, and how that ended;
+    `environment` is the one that is no field."""

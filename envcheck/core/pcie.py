@@ -20,6 +20,11 @@ def generation(speed: float) -> int | None:
     return known[0] if known is not None else None
 
 
+def speed(generation: int | None) -> float:
+    """Return the speed of a generation in 1e9 transfers a second; 0 for one that is none."""
+    return next((s for s, (known, _) in _GENERATIONS.items() if known == generation), 0.0)
+
+
 def lane_rate(speed: float) -> float:
     """Return how much one lane carries one way, in 1e9 bytes a second; 0 for an unknown speed.
 

@@ -46,7 +46,7 @@ def run_guest(
     `variables` are its whole environment; None for that of this process. Raises
     FileUnavailable for no usable interpreter, EnvcheckError when it left no answer.
     """
-    _require_version(python)
+    require_version(python)
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         control = Path(folder)
         entry = bundle.stage(control / "bundle")
@@ -124,7 +124,7 @@ def ask(python: str, code: str) -> str:
     return said
 
 
-def _require_version(python: str) -> None:
+def require_version(python: str) -> None:
     """Refuse what is no Python of at least 3.10; raises FileUnavailable."""
     if python == sys.executable:
         return
@@ -145,7 +145,7 @@ def base_interpreter(python: str | None) -> tuple[str, str]:
     FileUnavailable for one that is not usable.
     """
     python = sys.executable if python is None else named_python.resolve(python)
-    _require_version(python)
+    require_version(python)
     # Up to 3.10 a venv's own interpreter took itself for its base.
     found = (
         "sys._base_executable if sys.version_info > (3, 11) else os.path.realpath(sys.executable)"

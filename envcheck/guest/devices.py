@@ -31,7 +31,7 @@ def look(seconds: float = 20) -> Managed:
         if isinstance(ended.value, dict):
             found = codec.from_json(Managed, ended.value, "managed")
         else:
-            found = Managed(failed=f"asking NVML did not end well: {words.reason(ended.outcome)}")
+            found = Managed(failed=words.reason(ended.outcome))
     xids, why = kernel_log.xids()
     return replace(found, flavour=nvidia_module.flavour(), xids=xids, why_no_xids=why)
 

@@ -63,7 +63,7 @@ def _try(
     pair: Pair, deadline: float, library: str
 ) -> tuple[list[Pair], list[Passage], dict[str, str]]:
     """Try two cards; returns what the driver claims, what was done, and what was not, with why."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         journal = Journal(os.path.join(folder, "copies"))
         work = partial(peer_copies.between, pair, library, journal)
         ended = trial.run(work, deadline=deadline)

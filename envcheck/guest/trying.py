@@ -50,7 +50,7 @@ def try_cards(
 
 
 def _try(index: int, card: DriverCard, seconds: float, *, full: bool, library: str) -> Tried:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
         journal = Journal(os.path.join(folder, "steps"))
         work = partial(_work, index, seconds, full, library, journal)
         ended = trial.run(work, deadline=seconds + _START)

@@ -73,7 +73,7 @@ class Watcher:
         if isinstance(ended.value, dict):
             self._told, self.why = codec.from_json(Watched, ended.value, "watched"), ""
         else:
-            self.why = f"watching did not end well: {words.reason(ended.outcome)}"
+            self.why = words.reason(ended.outcome)
 
     def result(self) -> Watched | None:
         """Return what was seen; None, and `why`, where nothing was."""

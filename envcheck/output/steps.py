@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -55,14 +56,22 @@ class _Plain(_Silent):
 
 
 def _say(line: str) -> None:
-    print(f"envcheck: {visible(line)}".rstrip(), file=sys.stderr, flush=True)
+    try:
+        print(f"envcheck: {visible(line)}".rstrip(), file=sys.stderr, flush=True)
+    except OSError:
+        # Whoever listened is gone. The answer and the manifest have places of their own, and what
+        # was paid for goes on for them.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
 
 
 def _told(findings: Sequence[Finding]) -> tuple[str, str]:
     """Return the worst status of a step, and what was found, the worst first."""
     if not findings:
-        return "", ""
-    worst = min(findings, key=lambda f: (_ORDER.index(f.status), _telling(f)))
+        return "", "nothing new"
+    # What decides nothing says least.
+    worst = min(findings, key=lambda f: (_ORDER.index(f.status), _telling(f), not f.required))
     same = sum(f.status is worst.status for f in findings) - 1
     more = f" (and {same} more)" if same and worst.status is not Status.PASS else ""
     return worst.status.value, f"{worst.subject}: {worst.message}{more}"

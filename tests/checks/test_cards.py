@@ -184,6 +184,26 @@ def test_r35_another_order_of_the_cards() -> None:
     )
 
 
+def test_a_card_that_cuda_does_not_show_though_its_node_is_here() -> None:
+    nodes = ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
+    one = cards(card(uuid="GPU-a"))
+    finding = only("nvml-agrees-with-cuda", two(cards=replace(one, nodes=nodes)))
+    assert (finding.status.value, finding.subject) == ("warn", "card 1")
+    assert "CUDA does not show it" in finding.message
+    chosen = replace(one, nodes=nodes, visible="0")
+    assert only("nvml-agrees-with-cuda", two(cards=chosen)).status.value == "pass"
+
+
+def test_nvml_that_stops_to_answer_while_the_cards_work_is_a_reservation() -> None:
+    hung = machine(watched=None, failed={"watched": "not done after 12 s"})
+    finding = only("card-keeps-its-clocks", hung)
+    assert (finding.status.value, finding.domain.value) == ("warn", "host")
+    assert "not done after 12 s" in finding.message
+    # Where it never answered, another check says so, once.
+    never = replace(hung, managed=Managed(failed="NVMLError_LibraryNotFound"))
+    assert only("card-keeps-its-clocks", never).status.value == "skip"
+
+
 def test_a_card_that_nvml_does_not_list() -> None:
     finding = only("nvml-agrees-with-cuda", machine(cards=cards(card(uuid="GPU-z"))))
     assert finding.status.value == "warn"

@@ -140,9 +140,34 @@ DISK = Disk(folder="/data", filesystem="ext4", free=300 * GB, inodes=10**6, writ
     ],
 )
 def test_the_disk(disk: Disk, asked: int | None, status: str, said: str) -> None:
-    finding = only("disk-takes-the-data", machine(Host(disk=disk), Asked(disk=asked)))
+    about = machine(Host(disk=disk), Asked(disk=asked, folder="/data"))
+    finding = only("disk-takes-the-data", about)
     assert (finding.status.value, finding.subject) == (status, "/data")
     assert said in finding.message
+
+
+@pytest.mark.parametrize(
+    ("refused", "named", "status", "domain"),
+    [
+        ("EROFS", "/data", "fail", "host"),
+        ("ENOSPC", "/data", "fail", "host"),
+        # Another folder of the same machine would do: that is no reason to give it back.
+        ("EACCES", "/data", "fail", "job"),
+        ("ENOTDIR", "/data", "fail", "job"),
+        # Somebody started the command in a folder that is not for data.
+        ("EROFS", ".", "warn", "host"),
+        ("EACCES", ".", "warn", "host"),
+    ],
+)
+def test_whose_fault_a_folder_is_that_takes_nothing(
+    refused: str, named: str, status: str, domain: str
+) -> None:
+    host = Host(disk=Disk(folder="/data", refused=refused))
+    finding = only("disk-takes-the-data", machine(host, Asked(folder=named)))
+    assert (finding.status.value, finding.domain.value) == (status, domain)
+    assert "--data" in finding.remedy
+    wanted = only("disk-takes-the-data", machine(host, Asked(folder=named, disk=GB)))
+    assert wanted.status.value == "fail"
 
 
 def test_a_disk_that_hangs_fails() -> None:

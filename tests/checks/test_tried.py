@@ -218,6 +218,6 @@ def test_a_card_that_cannot_be_started_fails_once() -> None:
 def test_two_cards_of_one_product_are_told_apart() -> None:
     done = [card(launches=Launches(answered=a, enqueued=3.0, count=300)) for a in (7.0, 200.0)]
     found = ask("launches-are-quick", *done)
-    assert [f.subject for f in found] == ["NVIDIA H200 0", "NVIDIA H200 1"]
+    assert [f.subject for f in found] == ["card 0 (NVIDIA H200)", "card 1 (NVIDIA H200)"]
     same = ask("launches-are-quick", done[0], done[0])
-    assert [f.subject for f in same] == ["NVIDIA H200 0", "NVIDIA H200 1"]
+    assert [f.subject for f in same] == ["card 0 (NVIDIA H200)", "card 1 (NVIDIA H200)"]

@@ -328,7 +328,7 @@ def test_a_watcher_that_hangs_does_not_hold_up_the_work(nvml: Path) -> None:
         "import time\nfrom envcheck.guest import watching\nwatching._PATIENCE = 1\n",
     )
     said = ask(program, nvml, {"DeviceGetUtilizationRates": "hang"})
-    assert "watching did not end well: not done after" in said
+    assert said.startswith("not done after")
 
 
 def test_a_watcher_without_nvml_says_why(nvml: Path) -> None:
