@@ -486,7 +486,11 @@ def test_the_cards_are_those_that_the_preflight_looked_at(signed: Signed, fake: 
     manifest = signed.changed("one", looked_at(FAKE_CARD))
     given = ("--manifest", manifest)
     assert gated(signed, *given, env=driver_words(fake)).returncode == 0
-    refused(gated(signed, *given, env=driver_words(fake, count=2)), 12, f"another Fake 90: {UUID} in the")
+    refused(
+        gated(signed, *given, env=driver_words(fake, count=2)),
+        12,
+        f"another Fake 90: {UUID} in the",
+    )
     refused(gated(signed, *given), 12, "card is Fake 90, and here is none")
     other = signed.changed("other", looked_at(replace(FAKE_CARD, uuid="GPU-1")))
     refused(gated(signed, "--manifest", other, env=driver_words(fake)), 12, UUID)
