@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from envcheck.checks import linking_words as words
 from envcheck.checks.check import Check, Question
+from envcheck.checks.remedies import owner
 from envcheck.core import coverage
 from envcheck.core.device_file import DeviceFile
 from envcheck.core.model import Domain, Finding, Status
@@ -66,7 +67,7 @@ def _judge(name: str, question: Question) -> Finding:
     more = f" (and {len(hit) - 1} more)" if len(hit) > 1 else ""
     part = "" if whole else "in a part of its kernels "
     message = f"{who}{more}, {part}{what} for {question.sm}, {_END[name]}"
-    needed = any(words.owner(f.path, question) not in _BESIDE for f in whole)
+    needed = any(owner(f.path, question) not in _BESIDE for f in whole)
     fails = needed and name != _CACHE
     return _finding(name, "1", Status.FAIL if fails else Status.WARN, message)
 
