@@ -33,9 +33,10 @@ def asked(bare: Process, folders: list[str], show: Callable[[str], str]) -> Iter
         process = bare.fork()
         pairs = names(source, major)
         for folder, name in pairs:
-            path = _first(folders, "nvidia", folder, "lib", name)
-            if path is not None:
-                attempt(process, path)
+            # It takes the first folder of that name, whether the library lies in it or not.
+            home = _first(folders, "nvidia", folder)
+            if home is not None:
+                attempt(process, os.path.join(home, "lib", name))
         opener = process.open(module).root
         if opener is not None:
             for _, name in pairs:
@@ -91,6 +92,6 @@ def _resolve(process: Process, opener: Loaded, name: str, show: Callable[[str], 
 
 
 def _first(folders: list[str], *parts: str) -> str | None:
-    """Return the file in the first folder of sys.path that has it."""
+    """Return a file or folder where the first folder of sys.path has it."""
     paths = (os.path.join(folder, *parts) for folder in folders)
-    return next((path for path in paths if os.path.isfile(path)), None)
+    return next((path for path in paths if os.path.exists(path)), None)

@@ -19,12 +19,16 @@ needs_compiler = pytest.mark.skipif(
 )
 # Two of what jax_plugins/xla_cuda12 of jax 0.10.2 opens, one that is not there, and one of CUDA 13.
 PLUGIN = """
-import ctypes, pathlib
+import ctypes, importlib, pathlib
 
 def _load(module, libraries):
+    try:
+        m = importlib.import_module(f"nvidia.{module}")
+    except ImportError:
+        return
     for one in libraries:
         try:
-            ctypes.CDLL(str(pathlib.Path(__file__).parents[2] / "nvidia" / module / "lib" / one))
+            ctypes.CDLL(str(pathlib.Path(m.__path__[0]) / "lib" / one))
         except OSError:
             pass
 
@@ -61,14 +65,18 @@ def test_what_is_found_is_what_the_loader_finds(tmp_path: Path) -> None:
     gone.unlink()
     library(site / "nvidia/cufft/lib/libcufft.so.11")
     library(tmp_path / "system" / "libcudnn.so.9")
+    # Another folder of that name comes first, and is the only one that is looked into.
+    other = tmp_path / "other"
+    (site / "nvidia" / "nccl").mkdir()
+    library(other / "nvidia" / "nccl" / "lib" / "libnccl.so.2")
     path = {"LD_LIBRARY_PATH": str(tmp_path / "system")}
     paths = [p for p in sorted(site.rglob("*.so*")) if p.is_file()]
     places = tuple(Place(path=str(p.relative_to(site)), absolute=str(p)) for p in paths)
-    linked = link(sys.executable, places, [str(site)], variables=path)
+    linked = link(sys.executable, places, [str(site), str(other)], variables=path)
     found = {one.name: one.path for one in linked.by_name}
     done = subprocess.run(
         [sys.executable, "-c", ASK, str(site), *found],
-        env={**os.environ, **path},
+        env={**os.environ, **path, "PYTHONPATH": f"{site}:{other}"},
         capture_output=True,
         text=True,
         check=True,
