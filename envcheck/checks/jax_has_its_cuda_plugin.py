@@ -11,7 +11,8 @@ from envcheck.checks.jax_libraries import CPU
 from envcheck.checks.remedies import owner
 from envcheck.core.installed import Installed, Package
 from envcheck.core.jit_needs import release
-from envcheck.core.model import Finding, Status
+from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.variables import OF_JAX
 
 # What JAX takes and asks for. Source: jax 0.10.2, jax_plugins/xla_cuda13/__init__.py (`initialize`,
 # `_check_cuda_versions`) and jax/_src/xla_bridge.py (`discover_pjrt_plugins`, which logs what a plugin
@@ -39,16 +40,40 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("jax", "JAX is not installed in what was looked at")
     elif not parts:
         yield _without(question, there, jaxlib)
+        own = "cuda" in jaxlib.version or any(name.startswith("jax-rocm") for name in there)
+        if not own:
+            yield from _platforms(environment.variables or {}, plugin=False)
     else:
         found = list(_faults(parts, there, jaxlib)) or list(
             _libraries(parts, environment.installed, question)
         )
+        found += _platforms(environment.variables or {}, plugin=True)
         yield from found
         if not found:
             names = " and ".join(
                 f"{p.name} {p.version}" for one in parts.values() for p in one.values()
             )
             yield CHECK.finding(f"jaxlib {jaxlib.version}", Status.PASS, f"takes {names}")
+
+
+def _platforms(variables: Mapping[str, str], *, plugin: bool) -> Iterator[Finding]:
+    """Judge the variables that name JAX's backend; it works on the first, and ends without any.
+
+    Source: jax 0.10.2, jax/_src/config.py, `jax_platforms`, and xla_bridge.py, `backends`.
+    """
+    for name in OF_JAX:
+        value = variables.get(name, "")
+        named = [one.strip().lower() for one in value.split(",")]
+        on_card = [one in ("cuda", "gpu") for one in named]
+        if plugin and value and not on_card[0]:
+            status, message = Status.WARN, f"JAX works on {named[0]}, and the card is not used"
+        elif not plugin and any(on_card):
+            status, message = Status.FAIL, "JAX ends with it: no jax-cuda plugin is installed"
+        else:
+            continue
+        yield CHECK.finding(
+            f"{name}={value[:80]}", status, message, remedy=f"unset {name}", domain=Domain.JOB
+        )
 
 
 def _without(question: Question, there: Mapping[str, Package], jaxlib: Package) -> Finding:
@@ -135,7 +160,9 @@ CHECK = Check(
         "system, with a cuDNN not older than its own: else JAX writes so into its log, and goes on with "
         "the CPU (class I2). Without ptxas and libdevice, of a package or of a toolkit, nothing compiles. Without any "
         "plugin it warns; it fails where NVIDIA's libraries are here and nothing else uses them. Two "
-        "plugins warn: one of them is registered, at random. A JAX for the CPU is left alone."
+        "plugins warn: one of them is registered, at random. A JAX for the CPU is left alone. "
+        "JAX_PLATFORMS and JAX_PLATFORM_NAME that keep JAX from the card warn, and fail where they ask "
+        "for one without a plugin."
     ),
     classes=("D1", "I2"),
     remedy="Install plugin, pjrt and libraries in one command: pip install 'jax[cuda13]'.",

@@ -175,6 +175,34 @@ def test_without_its_compiler_it_needs_a_toolkit(
     assert "nvidia-cuda-nvcc not installed" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("there", "variables", "said"),
+    [
+        (WHOLE, {"JAX_PLATFORMS": ""}, {("pass", "")}),
+        (WHOLE, {"JAX_PLATFORMS": "cuda,cpu", "JAX_PLATFORM_NAME": "GPU"}, {("pass", "")}),
+        # `[CpuDevice(id=0)]`, with a card and without a word of it.
+        (WHOLE, {"JAX_PLATFORMS": "cpu"}, {("warn", "unset JAX_PLATFORMS")}),
+        (WHOLE, {"JAX_PLATFORMS": "cpu,cuda"}, {("warn", "unset JAX_PLATFORMS")}),
+        (WHOLE, {"JAX_PLATFORM_NAME": "cpu"}, {("warn", "unset JAX_PLATFORM_NAME")}),
+        # AssertionError at jax.devices().
+        (JAX, {"JAX_PLATFORMS": "cuda"}, {("skip", ""), ("fail", "unset JAX_PLATFORMS")}),
+        (JAX, {"JAX_PLATFORMS": "cpu"}, {("skip", "")}),
+        # Where each is a name of what is there.
+        ({**JAX, "jax-rocm7-plugin": "0.10.2"}, {"JAX_PLATFORMS": "gpu"}, {("skip", "")}),
+        (
+            {"jax": "0.4.29", "jaxlib": "0.4.29+cuda12.cudnn91"},
+            {"JAX_PLATFORMS": "cuda"},
+            {("pass", "")},
+        ),
+    ],
+)
+def test_the_variables_that_name_a_backend(
+    tmp_path: Path, there: dict[str, str], variables: dict[str, str], said: set[tuple[str, str]]
+) -> None:
+    found = packages.ask(CHECK, site(tmp_path, there), variables=variables)
+    assert {(f.status.value, f.remedy) for f in found} == said
+
+
 def test_a_jaxlib_that_does_not_compare_takes_any_plugin(tmp_path: Path) -> None:
     there = {**WHOLE, "jax": "0.5.0", "jaxlib": "0.5.0"}
     assert [f.status.value for f in ask(tmp_path, there)] == ["pass"]
