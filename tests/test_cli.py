@@ -40,7 +40,16 @@ NAMES = {
 def check_ids() -> list[str]:
     """Return what the files of the checks are called: a check's id is its file's name."""
     found = (ROOT / "checks").glob("*.py")
-    shared = {"__init__", "check", "commands", "linking_words", "multiplied", "owners", "pins"}
+    shared = {
+        "__init__",
+        "check",
+        "commands",
+        "jax_libraries",
+        "linking_words",
+        "multiplied",
+        "owners",
+        "pins",
+    }
     shared |= {"ran", "remedies", "shown_cards", "torch_family_commands", "tries", "xids"}
     return sorted(p.stem.replace("_", "-") for p in found if p.stem not in shared)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envcheck.checks import pins
+from envcheck.checks import jax_libraries, pins
 from envcheck.checks.check import Check, Question
+from envcheck.checks.jax_libraries import CPU
 from envcheck.checks.remedies import owner
-from envcheck.core.enforced import cudnn_is_refused
 from envcheck.core.installed import Installed, Package
 from envcheck.core.jit_needs import release
-from envcheck.core.model import Finding, Status
+from envcheck.core.model import Domain, Finding, Status
+from envcheck.core.variables import OF_JAX
 
 # What JAX takes and asks for. Source: jax 0.10.2, jax_plugins/xla_cuda13/__init__.py (`initialize`,
 # `_check_cuda_versions`) and jax/_src/xla_bridge.py (`discover_pjrt_plugins`, which logs what a plugin
@@ -19,10 +20,6 @@ from envcheck.core.model import Finding, Status
 # to 0.10.2, which 0.5.0 does not have. Each case was tried with the wheels of 0.10.2.
 _HALF = re.compile(r"jax-cuda(?P<major>\d+)-(?P<kind>plugin|pjrt)")
 _COMPARES = (0, 5, 3)
-_ASKED_FOR = re.compile(
-    r"nvidia-(?:cuda-runtime|cudnn|cufft|cuda-cupti|cublas|cusparse)(?:-cu\d+)?"
-)
-_CPU = "JAX runs on the CPU, and says so in its log alone"
 
 Parts = dict[str, dict[str, Package]]
 """CUDA major -> `plugin` and `pjrt`."""
@@ -43,16 +40,40 @@ def _run(question: Question) -> Iterator[Finding]:
         yield CHECK.skip("jax", "JAX is not installed in what was looked at")
     elif not parts:
         yield _without(question, there, jaxlib)
+        own = "cuda" in jaxlib.version or any(name.startswith("jax-rocm") for name in there)
+        if not own:
+            yield from _platforms(environment.variables or {}, plugin=False)
     else:
         found = list(_faults(parts, there, jaxlib)) or list(
-            _libraries(parts, environment.installed)
+            _libraries(parts, environment.installed, question)
         )
+        found += _platforms(environment.variables or {}, plugin=True)
         yield from found
         if not found:
             names = " and ".join(
                 f"{p.name} {p.version}" for one in parts.values() for p in one.values()
             )
             yield CHECK.finding(f"jaxlib {jaxlib.version}", Status.PASS, f"takes {names}")
+
+
+def _platforms(variables: Mapping[str, str], *, plugin: bool) -> Iterator[Finding]:
+    """Judge the variables that name JAX's backend; it works on the first, and ends without any.
+
+    Source: jax 0.10.2, jax/_src/config.py, `jax_platforms`, and xla_bridge.py, `backends`.
+    """
+    for name in OF_JAX:
+        value = variables.get(name, "")
+        named = [one.strip().lower() for one in value.split(",")]
+        on_card = [one in ("cuda", "gpu") for one in named]
+        if plugin and value and not on_card[0]:
+            status, message = Status.WARN, f"JAX works on {named[0]}, and the card is not used"
+        elif not plugin and any(on_card):
+            status, message = Status.FAIL, "JAX ends with it: no jax-cuda plugin is installed"
+        else:
+            continue
+        yield CHECK.finding(
+            f"{name}={value[:80]}", status, message, remedy=f"unset {name}", domain=Domain.JOB
+        )
 
 
 def _without(question: Question, there: Mapping[str, Package], jaxlib: Package) -> Finding:
@@ -74,7 +95,7 @@ def _without(question: Question, there: Mapping[str, Package], jaxlib: Package) 
     majors |= {torch.cuda.partition(".")[0]} if torch is not None and torch.cuda else set()
     cuda = max(majors, default="")
     alone = bool(cuda) and all(name.startswith("nvidia-") for name in owners)
-    message = f"no jax-cuda plugin is installed: {_CPU}"
+    message = f"no jax-cuda plugin is installed: {CPU}"
     message += "; NVIDIA's libraries are here, and nothing that uses them" if alone else ""
     return CHECK.finding(
         subject,
@@ -93,7 +114,7 @@ def _faults(parts: Parts, there: Mapping[str, Package], jaxlib: Package) -> Iter
         here = " and ".join(f"{p.name} {p.version}" for p in halves.values())
         plugin = halves.get("plugin")
         if lacking:
-            message = f"{lacking[0]} is not installed: {_CPU}"
+            message = f"{lacking[0]} is not installed: {CPU}"
             yield CHECK.finding(here, Status.FAIL, message, remedy=remedy)
         elif plugin is not None and _refused(jaxlib, plugin):
             message = f"jaxlib {jaxlib.version} does not use it, but a plugin of its own release: "
@@ -121,33 +142,12 @@ def _numbers(version: str) -> str:
     return ".".join(map(str, release(version)))
 
 
-def _libraries(parts: Parts, installed: Installed) -> Iterator[Finding]:
-    """Hold the libraries that JAX loads before it takes its plugin against what that asks for."""
-    there = {name: same[0].version for name, same in pins.active(installed).items()}
+def _libraries(parts: Parts, installed: Installed, question: Question) -> Iterator[Finding]:
     for plugin in (halves["plugin"] for halves in parts.values() if "plugin" in halves):
-        asked = [pins.applying(line, installed, extra="with-cuda") for line in plugin.with_cuda]
-        every = [one for one in asked if one is not None and _ASKED_FOR.fullmatch(one.name)]
-        subject = f"{plugin.name} {plugin.version}"
         remedy = f"pip install '{plugin.name}[with-cuda]=={plugin.version}'"
-        lacking = [one.name for one in every if one.name not in there]
-        if every and len(lacking) == len(every):
-            message = "none of the libraries of CUDA that it loads is a package here: they are to "
-            message += "come from the system, which was not looked at"
-            yield CHECK.finding(subject, Status.WARN, message, remedy=remedy)
-        elif lacking:
-            message = f"{', '.join(lacking)} not installed, which it loads first: {_CPU}"
-            yield CHECK.finding(subject, Status.FAIL, message, remedy=remedy)
-        for one in every:
-            have = there.get(one.name)
-            if have is not None and not pins.fits(one, have):
-                # The least release that it takes is the one that it was built with.
-                least = next((s.version for s in one.specifier if s.operator == ">="), "")
-                ends = "cudnn" in one.name and cudnn_is_refused(least, have)
-                message = f"wants {one.name}{one.specifier}, but {have} is installed"
-                message += ": XLA refuses a cuDNN older than its own" if ends else ""
-                yield CHECK.finding(
-                    subject, Status.FAIL if ends else Status.WARN, message, remedy=remedy
-                )
+        for fault in jax_libraries.faults(plugin, installed, question):
+            subject = f"{plugin.name} {plugin.version}"
+            yield CHECK.finding(subject, fault.status, fault.message, remedy=remedy)
 
 
 CHECK = Check(
@@ -155,11 +155,14 @@ CHECK = Check(
     claim="JAX has a CUDA plugin that it takes, and the libraries that this one loads.",
     how=(
         "Compares jaxlib with jax-cuda12 and jax-cuda13: plugin and pjrt must both be there, the plugin "
-        "in the release of jaxlib (0.5.3 and newer do not use another), and so must the libraries of "
-        "its extra with-cuda that it loads when it starts, with a cuDNN not older than its own. What "
-        "is wrong with them JAX writes into its log, and goes on with the CPU (class I2). Without any "
+        "in the release of jaxlib (0.5.3 and newer do not use another). The libraries that it asks for "
+        "when it starts must be found by the loader, with all that they need, in packages or in the "
+        "system, with a cuDNN not older than its own: else JAX writes so into its log, and goes on with "
+        "the CPU (class I2). Without ptxas and libdevice, of a package or of a toolkit, nothing compiles. Without any "
         "plugin it warns; it fails where NVIDIA's libraries are here and nothing else uses them. Two "
-        "plugins warn: one of them is registered, at random. A JAX for the CPU is left alone."
+        "plugins warn: one of them is registered, at random. A JAX for the CPU is left alone. "
+        "JAX_PLATFORMS and JAX_PLATFORM_NAME that keep JAX from the card warn, and fail where they ask "
+        "for one without a plugin."
     ),
     classes=("D1", "I2"),
     remedy="Install plugin, pjrt and libraries in one command: pip install 'jax[cuda13]'.",

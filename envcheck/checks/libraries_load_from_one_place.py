@@ -158,9 +158,9 @@ def _majors(linked: Linked) -> Iterator[Finding]:
 
 def _cudnn(linked: Linked) -> Iterator[Finding]:
     for one in linked.by_name:
-        folder = one.opener.rpartition("/")[0]
+        folder, _, opener = one.opener.rpartition("/")
         mixed = one.path is not None and one.path.rpartition("/")[0] != folder
-        if one.name.startswith("libcudnn") and mixed:
+        if one.name.startswith("libcudnn") and opener.startswith("libcudnn") and mixed:
             message = f"{one.opener} opens {one.path}, which belongs to another cuDNN ({one.how})"
             remedy = _FROM_OUTSIDE.get(one.how, ("", ""))[1]
             yield CHECK.finding(one.name, Status.FAIL, message, remedy=remedy, domain=Domain.IMAGE)

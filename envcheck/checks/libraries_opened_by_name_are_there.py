@@ -20,6 +20,8 @@ def _run(question: Question) -> Iterator[Finding]:
         return
     openers: dict[str, list[ByName]] = {}
     for one in linked.by_name:
+        if owner(one.opener, question).startswith("jax-cuda"):
+            continue  # the check of JAX knows which of them it cannot do without
         openers.setdefault(one.opener, []).append(one)
     for opener, every in openers.items():
         yield _judge(question, opener, every)

@@ -49,6 +49,12 @@ class Pin:
         return any(fits(self.requirement, version) for version in self.found)
 
     @property
+    def older(self) -> bool:
+        """Whether all that is installed is older than the least release that it takes."""
+        every = [s.version for s in self.requirement.specifier if s.operator in (">=", ">", "~=")]
+        return any(not any(_reaches(least, one) for one in self.found) for least in every)
+
+    @property
     def exact(self) -> bool:
         """Whether it names one release alone."""
         return any(s.operator in ("==", "===") for s in self.requirement.specifier)
@@ -112,6 +118,15 @@ def compared_cudnn(environment: Environment) -> str:
             if pin is not None and re.fullmatch(r"nvidia-cudnn-cu\d+", normalise(pin.name)):
                 return next((s.version for s in pin.specifier if s.operator == "=="), "")
     return ""
+
+
+def _reaches(least: str, version: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(version) >= Version(least)
+    except InvalidVersion:
+        return True
 
 
 def fits(requirement: Requirement, version: str) -> bool:

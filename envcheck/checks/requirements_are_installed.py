@@ -9,7 +9,7 @@ from envcheck.checks import commands, pins
 from envcheck.checks.check import Check, Question
 from envcheck.checks.pins import FAMILY, TRITONS, Pin
 from envcheck.core.distribution import Distribution
-from envcheck.core.enforced import ENFORCED, cudnn_is_refused
+from envcheck.core.enforced import ENFORCED, LEAST_ALONE, cudnn_is_refused
 from envcheck.core.installed import Installed
 from envcheck.core.model import Environment, Finding, Json, Status
 
@@ -116,7 +116,8 @@ def _of_pins(same: list[Pin], environment: Environment) -> Finding:
 
 def _ends(pin: Pin, environment: Environment) -> str:
     """Say where a package refuses the release itself, nothing where it does not look."""
-    if pin.name in ENFORCED.get(pin.package.name, ()):
+    by = pin.package.name
+    if pin.name in ENFORCED.get(by, ()) and (pin.older or pin.name not in LEAST_ALONE.get(by, ())):
         return ": its import ends there"
     if pin.package.name == "torch" and re.fullmatch(r"nvidia-cudnn-cu\d+", pin.name):
         compiled = pins.compared_cudnn(environment)

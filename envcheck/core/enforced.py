@@ -9,8 +9,8 @@ from collections.abc import Mapping
 # 0.10, jax/_src/lib/__init__.py, check_jaxlib_version (RuntimeError); transformers 4 and 5,
 # transformers/dependency_versions_check.py, pkgs_to_check_at_runtime (ImportError); matplotlib 3.11.2,
 # _check_versions (ImportError); numba 0.59.1 to 0.68.1, _ensure_critical_deps and _ensure_llvm
-# (ImportError); pandas 3.1.1, whose modules do not load with NumPy 1. Each was tried with a release out
-# of its range. scipy 1.17.1 only warns, and scikit-learn 1.9.1 goes on with joblib 1.1.0.
+# (ImportError); pandas 2 and 3, pandas/compat/numpy/__init__.py (ImportError). Each was tried with a
+# release out of its range. scipy 1.17.1 only warns, and scikit-learn 1.9.1 goes on with joblib 1.1.0.
 ENFORCED: Mapping[str, frozenset[str]] = {
     "jax": frozenset({"jaxlib"}),
     "matplotlib": frozenset({"cycler", "numpy", "pyparsing"}),
@@ -20,6 +20,15 @@ ENFORCED: Mapping[str, frozenset[str]] = {
         {"filelock", "huggingface-hub", "numpy", "packaging", "pyyaml", "regex"}
         | {"safetensors", "tokenizers", "tqdm"}
     ),
+}
+
+# Where a package compares with the least release alone. A newer one than its range it may well work
+# with: numba 0.60.0 with llvmlite 0.44.0, 0.62.1 with 0.46.0 and 0.66.0 with 0.50.0 compile and run,
+# while 0.61.2 with 0.45.1 and 0.64.0 with 0.50.0 do not.
+LEAST_ALONE: Mapping[str, frozenset[str]] = {
+    "matplotlib": ENFORCED["matplotlib"],
+    "numba": frozenset({"llvmlite"}),
+    "pandas": ENFORCED["pandas"],
 }
 
 _CUDNN = re.compile(r"(\d+)\.(\d+)")

@@ -11,8 +11,12 @@ OF_THE_DRIVERS_COMPILER = (
 )
 """They forbid or force compiling PTX, and keeping what came of it."""
 
+OF_JAX = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+"""They name the backend that JAX takes; the first of a list is the one it works on."""
+
 OF_A_JOB = (
     *OF_THE_DRIVERS_COMPILER,
+    *OF_JAX,
     "BNB_CUDA_VERSION",
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",

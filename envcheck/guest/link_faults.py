@@ -103,7 +103,10 @@ def _imported(case: Case) -> bool | None:
 
 
 def _in_package(case: Case, lacking: list[Lacking]) -> list[Lacking]:
-    """Leave out what another file of the same package exports: it loads that one by itself."""
+    """Leave out what another file of the same package exports: it loads that one by itself.
+
+    It does not where the process has another file under that name, such as one of LD_PRELOAD.
+    """
     if not lacking:
         return lacking
     top = case.path.partition(os.sep)[0]
@@ -113,10 +116,16 @@ def _in_package(case: Case, lacking: list[Lacking]) -> list[Lacking]:
         for place in case.places
         if place.path.partition(os.sep)[0] in (top, f"{top}.libs") and place.path != case.path
         if (file := case.process.files.read(place.absolute)) is not None and not file.problem
+        if not _is_replaced(file, case.process)
     ]
     return [
         one for one in lacking if not any(f.symbols.exports_any(one.wanted.name) for f in others)
     ]
+
+
+def _is_replaced(file: LinkedFile, process: Process) -> bool:
+    held = process.names.get(file.dynamic.soname or "")
+    return held is not None and held.file.identity != file.identity
 
 
 def _small_first(reach: list[Loaded]) -> list[Loaded]:

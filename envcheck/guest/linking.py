@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from envcheck.core.linking import Linked, Opened
 from envcheck.core.names import visible
 from envcheck.core.request import Place
-from envcheck.guest import link_choices, link_faults, loader_system, named_libraries
+from envcheck.guest import jax_process, link_choices, link_faults, loader_system, named_libraries
 from envcheck.guest.linked_files import LinkedFile, LinkedFiles
 from envcheck.guest.loader import Loaded, Opening, Process
 from envcheck.guest.symbols import Closure
@@ -125,7 +125,10 @@ class _Environment:
             passed_over={visible(n): visible(why) for n, why in bare.passed_over.items()},
             files=tuple(found),
             choices=tuple(choices.found()),
-            by_name=tuple(named_libraries.named(main, self.show)),
+            by_name=(
+                *named_libraries.named(main, self.show),
+                *jax_process.asked(bare, self.folders, self.show),
+            ),
             defined=link_choices.defined(main),
             majors=tuple(choices.majors()),
         )

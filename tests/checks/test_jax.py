@@ -14,7 +14,9 @@ import packages
 import pytest
 from data.dist_info import install
 
-from envcheck.core.model import Finding, Torch
+from envcheck.core.linking import ByName, Linked, MissingLibrary, Opened
+from envcheck.core.model import Finding, Inventory, Torch
+from envcheck.core.tools import Nvcc, Tools
 from envcheck.guest import installed
 
 CHECK = "jax-has-its-cuda-plugin"
@@ -80,6 +82,125 @@ def test_each_mismatch(
     expected = remedy if "use it" in said else remedy.replace("0.10.2", version)
     assert (finding.status.value, finding.remedy) == (status, expected)
     assert said in finding.message
+
+
+def seen(
+    folder: Path, there: dict[str, str], *names: ByName, nvcc: Nvcc | None = None
+) -> Inventory:
+    """Return an environment whose loader was asked for these by its plugin."""
+    site(folder, {name: version for name, version in there.items() if name not in HALVES})
+    install(folder, "jax-cuda13-pjrt", "0.10.2")
+    opener = {"jax_cuda13_plugin/_versions.so": b"code"}
+    requires = (*WITH_CUDA, 'nvidia-cuda-nvcc>=13; extra == "with-cuda"')
+    install(folder, "jax-cuda13-plugin", "0.10.2", requires=requires, files=opener)
+    made = packages.inventory(folder)
+    assert made.environment is not None
+    environment = replace(made.environment, tools=Tools(nvcc=nvcc))
+    lacks = MissingLibrary(name="libnvJitLink.so.13", by="nvidia/cu13/lib/libcusparse.so.12")
+    broken = Opened(path=lacks.by, module=False, libraries=(lacks,))
+    linked = Linked(looked_at=1, by_name=names, files=(broken,))
+    return replace(made, environment=environment, linked=linked)
+
+
+def by_name(name: str, path: str | None = None) -> ByName:
+    return ByName(name=name, opener="jax_cuda13_plugin/_versions.so", path=path)
+
+
+COMPILER = {"nvidia-cuda-nvcc": "13.3.27"}
+HERE = by_name("libcufft.so.12", "nvidia/cu13/lib/libcufft.so.12")
+NO_CPU = "what needs it ends while it runs"
+
+
+@pytest.mark.parametrize(
+    ("names", "without", "status", "said"),
+    [
+        ((HERE,), (), "pass", "takes"),
+        # JAX asks the loader: the system's is as good as that of a package.
+        (
+            (by_name("libcufft.so.12", "/usr/lib/libcufft.so.12"),),
+            ("nvidia-cufft",),
+            "pass",
+            "takes",
+        ),
+        (
+            (by_name("libcudnn.so.9", "/usr/lib/libcudnn.so.9.11.1"),),
+            ("nvidia-cudnn-cu13",),
+            "fail",
+            "/usr/lib/libcudnn.so.9.11.1, and was built with cuDNN 9.12",
+        ),
+        (
+            (by_name("libcudnn.so.9", "/usr/lib/libcudnn.so.9.12.0"),),
+            ("nvidia-cudnn-cu13",),
+            "pass",
+            "takes",
+        ),
+        # `Unable to load cuSPARSE. Is it installed?`, with its package there.
+        ((by_name("libcusparse.so.12"),), (), "fail", "(it needs libnvJitLink.so.13)"),
+        # The folder is there, the file in it is not.
+        ((by_name("libcufft.so.12"),), (), "fail", "does not find libcufft.so.12, asked for first"),
+        ((HERE, by_name("libnccl.so.2")), (), "warn", f"libnccl.so.2: {NO_CPU}"),
+        ((HERE, by_name("libcusolver.so.12")), (), "warn", f"libcusolver.so.12: {NO_CPU}"),
+    ],
+)
+def test_what_the_plugin_asks_the_loader_for(
+    tmp_path: Path, names: tuple[ByName, ...], without: tuple[str, ...], status: str, said: str
+) -> None:
+    there = {n: v for n, v in {**WHOLE, **COMPILER}.items() if n not in without}
+    made = seen(tmp_path, there, *names)
+    (finding,) = inventories.ask(CHECK, made, "sm_120")
+    assert (finding.status.value, finding.remedy) == (status, AGAIN if status != "pass" else "")
+    assert said in finding.message
+    # It is judged once.
+    (other,) = inventories.ask("libraries-opened-by-name-are-there", made, "sm_120")
+    assert other.status.value == "skip"
+    (place,) = inventories.ask("libraries-load-from-one-place", made, "sm_120")
+    assert place.status.value == "pass"
+
+
+@pytest.mark.parametrize(
+    ("home", "status", "said"),
+    [
+        # `No PTX compilation provider is available`, at x + 1.
+        (None, "fail", ", and there is no other toolkit"),
+        ("/usr/local/cuda", "warn", "left to the toolkit of the system, /usr/local/cuda"),
+    ],
+)
+def test_without_its_compiler_it_needs_a_toolkit(
+    tmp_path: Path, home: str | None, status: str, said: str
+) -> None:
+    nvcc = Nvcc(origin="PATH", home=home, path=f"{home}/bin/nvcc") if home else None
+    (finding,) = inventories.ask(CHECK, seen(tmp_path, WHOLE, HERE, nvcc=nvcc), "sm_120")
+    assert (finding.status.value, finding.remedy) == (status, AGAIN)
+    assert said in finding.message
+    assert "nvidia-cuda-nvcc not installed" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("there", "variables", "said"),
+    [
+        (WHOLE, {"JAX_PLATFORMS": ""}, {("pass", "")}),
+        (WHOLE, {"JAX_PLATFORMS": "cuda,cpu", "JAX_PLATFORM_NAME": "GPU"}, {("pass", "")}),
+        # `[CpuDevice(id=0)]`, with a card and without a word of it.
+        (WHOLE, {"JAX_PLATFORMS": "cpu"}, {("warn", "unset JAX_PLATFORMS")}),
+        (WHOLE, {"JAX_PLATFORMS": "cpu,cuda"}, {("warn", "unset JAX_PLATFORMS")}),
+        (WHOLE, {"JAX_PLATFORM_NAME": "cpu"}, {("warn", "unset JAX_PLATFORM_NAME")}),
+        # AssertionError at jax.devices().
+        (JAX, {"JAX_PLATFORMS": "cuda"}, {("skip", ""), ("fail", "unset JAX_PLATFORMS")}),
+        (JAX, {"JAX_PLATFORMS": "cpu"}, {("skip", "")}),
+        # Where each is a name of what is there.
+        ({**JAX, "jax-rocm7-plugin": "0.10.2"}, {"JAX_PLATFORMS": "gpu"}, {("skip", "")}),
+        (
+            {"jax": "0.4.29", "jaxlib": "0.4.29+cuda12.cudnn91"},
+            {"JAX_PLATFORMS": "cuda"},
+            {("pass", "")},
+        ),
+    ],
+)
+def test_the_variables_that_name_a_backend(
+    tmp_path: Path, there: dict[str, str], variables: dict[str, str], said: set[tuple[str, str]]
+) -> None:
+    found = packages.ask(CHECK, site(tmp_path, there), variables=variables)
+    assert {(f.status.value, f.remedy) for f in found} == said
 
 
 def test_a_jaxlib_that_does_not_compare_takes_any_plugin(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import packages
 import pytest
 from build_linking import (
     CC,
+    NEW_ERROR,
     OLD_ERROR,
     RECIPES,
     SET_DEVICE_INT,
@@ -21,6 +22,7 @@ from build_linking import (
     exports,
     library,
     module,
+    torch,
     with_nvidias,
 )
 from data.dist_info import install
@@ -573,6 +575,30 @@ def test_another_libtorch_that_is_preloaded_is_named(tmp_path):
     assert shadow.message.startswith(f"{other} is loaded instead of the environment's torch/lib/")
     assert any(f.remedy == "unset LD_PRELOAD" for f in failing(seen))
     assert said_by_the_loader(made)
+
+
+@needs_compiler
+def test_pytorch_itself_ends_at_another_libtorch_that_is_preloaded(tmp_path):
+    """Its own copy exports the name, and is not loaded: seen with libc10.so of 2.8.0 and torch 2.14.1."""
+    lib = torch(tmp_path / "site")
+    whole = library(lib / "libtorch_cpu.so", module("x", NEW_ERROR), needs=(lib / "libc10.so",))
+    library(lib.parent / "_C.so", module("_C"), needs=(whole,), runpath="$ORIGIN/lib")
+    other = library(tmp_path / "other" / "libc10.so", exports("_ZN3c106Device3strEv"))
+    right, wrong = Made(tmp_path / "site"), {"LD_PRELOAD": str(other)}
+    assert not failing(observed(right))
+    (finding,) = failing(observed(replace(right, variables=wrong)))
+    assert (finding.check, finding.remedy) == (SYMBOLS, "unset LD_PRELOAD")
+    assert finding.subject == "torch/_C.so"
+    assert f"{other} does not have it" in finding.message
+    code = f"import ctypes; ctypes.CDLL({str(lib.parent / '_C.so')!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **wrong},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"undefined symbol: {NEW_ERROR}" in done.stderr
 
 
 @needs_compiler

@@ -98,6 +98,10 @@ def test_a_cudnn_that_torch_refuses_fails(
         ("pandas", "python-dateutil>=2.9.0", "python-dateutil", "2.6.0", "warn"),
         ("numba", "numpy<2.3,>=1.24", "numpy", "2.4.0", "fail"),
         ("numba", "llvmlite<0.51,>=0.50.0dev0", "llvmlite", "0.45.0", "fail"),
+        # These compile and run: Numba compares with the least release alone.
+        ("numba", "llvmlite<0.44,>=0.43.0dev0", "llvmlite", "0.44.0", "warn"),
+        ("numba", "llvmlite<0.46,>=0.45.0dev0", "llvmlite", "0.46.0", "warn"),
+        ("matplotlib", "pyparsing<3.1,>=2.3.1", "pyparsing", "3.2.5", "warn"),
         ("matplotlib", "numpy>=1.25", "numpy", "1.24.4", "fail"),
         ("matplotlib", "pyparsing>=3", "pyparsing", "2.4.7", "fail"),
         # A warning of its own, and it goes on.

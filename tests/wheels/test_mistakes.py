@@ -136,6 +136,14 @@ def test_a_release_that_the_import_refuses(
     assert "ImportError" in done.stderr
 
 
+def test_a_newer_llvmlite_than_numba_was_tried_with_may_work(make: Make) -> None:
+    venv = make("numba==0.62.1", "llvmlite==0.46.0", "numpy==2.3.5")
+    status, _ = findings(venv)["requirements-are-installed", "numba 0.62.1"]
+    code = "import numba; assert numba.njit(lambda x: x + 1)(2) == 3"
+    subprocess.run([str(venv / "bin" / "python"), "-c", code], check=True)
+    assert status == "warn"
+
+
 def test_their_successors_take_both(make: Make) -> None:
     found = findings(make("numpy>=2.1", "opencv-python-headless==4.12.0.88"))
     assert {
