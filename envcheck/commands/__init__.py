@@ -17,6 +17,7 @@ _MODULES = {
     "keygen": "keys",
     "verify": "keys",
     "guard": "guard",
+    "compare": "compare",
     "selftest": "selftest",
 }
 
