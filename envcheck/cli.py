@@ -172,6 +172,12 @@ def build_parser() -> argparse.ArgumentParser:
         "that something which passed there fails in another one, 11 that nothing could be compared.",
         [common, reported, _options(result_options.compared)],
     )
+    command(
+        "export",
+        "Run CMD, and copy the files that it has finished to a safe place meanwhile, and once more "
+        "when it ends. The exit code is that of CMD; 1 if only the last export failed.",
+        [_options(result_options.exported)],
+    )
     one = command(
         "selftest",
         "Compare what a scan says with what the card of this machine does. Exit code 10 says "

@@ -18,6 +18,7 @@ _MODULES = {
     "verify": "keys",
     "guard": "guard",
     "compare": "compare",
+    "export": "export",
     "selftest": "selftest",
 }
 

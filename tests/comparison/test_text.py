@@ -101,10 +101,10 @@ def test_the_last_line() -> None:
         (FULL, "b.json: fails what passed before: d: why (and 1 more)"),
         (Comparison(other=B, left=("checks: none",)),
          "b.json: nothing could be compared: checks: none"),
-        (Comparison(other=B, compared=3), "b.json: nothing that passed fails, of 3 compared;"
-         " nothing differs"),
-        (Comparison(other=B, compared=3, unseen=("x",)), "b.json: nothing that passed fails, of 3"
-         " compared; 1 that passed were not looked at"),
+        (Comparison(other=B, compared=3), ("b.json: nothing that passed fails, of 3 compared;"
+         " nothing differs")),
+        (Comparison(other=B, compared=3, unseen=("x",)), ("b.json: nothing that passed fails, of 3"
+         " compared; 1 that passed were not looked at")),
     ):  # fmt: skip
         assert lines(each, -1) == [said]
 
