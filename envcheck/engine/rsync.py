@@ -23,6 +23,10 @@ _SILENT = 120
 _LOOK = 0.2
 _MISSING = 23
 """Exit code of rsync where what was asked for is not there (`man rsync`)."""
+# What `--itemize-changes` begins a line with (`man rsync`), and where the name comes after it.
+_SENT = (b"<f", b">f")
+_SAME = (b".f",)
+_NAME_AT = 12
 _ESCAPED = re.compile(rb"\\#(\d{3})")
 # What a password could be asked for is the job's own terminal.
 _SHELL = "ssh -o BatchMode=yes"
@@ -72,20 +76,14 @@ class Rsync:
             return delivery
         hashes = _hashes(root, wanted, delivery, cancelled)
         sent = _rsync([*_sending(root), self._place], hashes, cancelled)
-        if sent.returncode:
-            delivery.failed[""] = f"{self.name}: {_why(sent)}"
-        changed = set(_named(sent.stdout))
-        asked = _rsync(["--dry-run", *_sending(root), self._place], hashes, cancelled)
-        if asked.returncode or cancelled():
-            why = ENDED if cancelled() else _why(asked)
-            delivery.failed[""] = f"{self.name}: {why}"
-            return delivery
-        missing = set(_named(asked.stdout))
+        asked = _rsync(["--dry-run", "--itemize-changes", *_sending(root), self._place],
+                       hashes, cancelled)  # fmt: skip
+        changed, same = _named(sent.stdout, _SENT), _named(asked.stdout, _SAME)
         for path, digest in hashes.items():
             if not _is_still(root, path, wanted[path]):
                 delivery.failed[path] = CHANGED
-            elif path in missing:
-                delivery.failed[path] = "it did not arrive as it is here"
+            elif path not in same:
+                delivery.failed[path] = ENDED if cancelled() else _why(sent, asked)
             else:
                 delivery.arrived[path] = digest
                 delivery.copied += path in changed
@@ -150,13 +148,14 @@ def _is_still(root: str, path: str, stamp: Stamp) -> bool:
         return False
 
 
-def _named(out: bytes) -> Iterable[str]:
-    """Yield the regular files that rsync says it sent, or would send."""
+def _named(out: bytes, kinds: tuple[bytes, ...]) -> set[str]:
+    """Return the regular files of which rsync says one of some things."""
+    found = set()
     for line in out.splitlines():
-        change, _, name = line.partition(b" ")
-        if change[:2] in (b"<f", b">f", b"cf"):
-            plain = _ESCAPED.sub(lambda found: bytes((int(found[1], 8),)), name)
-            yield os.fsdecode(plain)
+        if line.startswith(kinds):
+            plain = _ESCAPED.sub(lambda match: bytes((int(match[1], 8),)), line[_NAME_AT:])
+            found.add(os.fsdecode(plain))
+    return found
 
 
 def _rsync(
@@ -190,6 +189,8 @@ def _end_when(
             process.terminate()
 
 
-def _why(done: subprocess.CompletedProcess[bytes]) -> str:
-    lines = done.stderr.decode(errors="backslashreplace").strip().splitlines()
-    return lines[0] if lines else f"rsync ended with {done.returncode}"
+def _why(*done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return the first line that rsync said was wrong."""
+    said = b"".join(each.stderr for each in done).decode(errors="backslashreplace")
+    lines = said.strip().splitlines()
+    return lines[0] if lines else "rsync does not say that it is there as it is here"
