@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from pathlib import Path
 
+import jsonschema
+import pytest
+
+import envcheck as package
+from envcheck.core import codec
 from envcheck.core.compared import (
     Change,
     Checked,
@@ -53,6 +60,17 @@ FULL = Comparison(
     unseen=("e",),
     lost=("d: why", "importing x: gone"),
 )  # fmt: skip
+
+
+def test_the_document_fits_its_schema_and_is_read_back() -> None:
+    found = Comparisons(first=A, others=(FULL, Comparison(other=B)))
+    text = codec.dumps(found)
+    schema = json.loads((Path(package.__file__).parent / "schema/comparison-v1.json").read_bytes())
+    jsonschema.validate(json.loads(text), schema)
+    assert codec.loads(Comparisons, text, name="text") == found
+    for broken in (text.replace('"drift"', '"fine"'), text.replace('"lost"', '"last"')):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(json.loads(broken), schema)
 
 
 def lines(each: Comparison, verbosity: int = 0) -> list[str]:
