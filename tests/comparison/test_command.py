@@ -140,6 +140,29 @@ def test_reports_compare_without_facts(signed: Signed, failing: Path, tmp_path: 
     assert other["left"] == ["environment: in neither"]
 
 
+def turned(value: Any) -> Any:
+    """Return a JSON value with the members of every object in the other order."""
+    if isinstance(value, dict):
+        return {key: turned(value[key]) for key in reversed(value)}
+    return [turned(item) for item in value] if isinstance(value, list) else value
+
+
+def test_the_order_of_keys_does_not_matter(signed: Signed, tmp_path: Path) -> None:
+    member = json.loads(base64.b64decode(json.loads(signed.manifest.read_bytes())["payload"]))
+    for name in ("inventory", "report"):
+        whole = member["predicate"]["envcheck"][name]
+        one, other = tmp_path / f"{name}-1.json", tmp_path / f"{name}-2.json"
+        one.write_text(json.dumps(whole))
+        other.write_text(json.dumps(turned(whole)))
+        assert one.read_bytes() != other.read_bytes()
+        done = envcheck("compare", one, other)
+        assert done.returncode == (0 if name == "report" else 11)
+        found = json.loads(envcheck("compare", one, other, "--format", "json").stdout)
+        (only,) = found["others"]
+        assert (only["distributions"], only["facts"], only["lost"]) == ([], [], [])
+        assert all(c["before"] == c["after"] for c in only["checks"])
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
