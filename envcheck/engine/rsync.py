@@ -42,7 +42,8 @@ class Rsync:
 
     def __init__(self, target: str) -> None:
         self.name = target
-        self._place = f"{target.rstrip('/')}/"
+        # `host:` is the user's own folder there, and `host:/` would be the root.
+        self._place = target if target.endswith(("/", ":")) else f"{target}/"
         self._digests: dict[str, str] = {}
         self._known: dict[str, Stamp] = {}
 

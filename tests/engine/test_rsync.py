@@ -87,6 +87,22 @@ def test_what_rsync_takes_for_another_machine(target: str, remote: bool) -> None
 
 
 @needs_rsync
+def test_a_host_alone_is_the_users_folder_there(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, home = tmp_path / "shell", tmp_path / "home"
+    home.mkdir()
+    shell.write_text(SHELL.replace("exec", f"cd {home}; exec"))
+    shell.chmod(0o700)
+    monkeypatch.setenv("RSYNC_RSH", str(shell))
+    (run / "x").write_bytes(b"1")
+    target = Rsync("host:")
+    target.prepare()
+    assert deliver(target, run).copied == 1
+    assert checked(home) == 1
+
+
+@needs_rsync
 def test_files_of_all_names_arrive_verified_and_once(run: Path, to: Path, served: str) -> None:
     for name in NAMES:
         (run / name).write_bytes(os.fsencode(name))
