@@ -24,6 +24,9 @@ class Judged:
     """Checks that looked at something in both."""
     unseen: tuple[str, ...] = ()
     """Those that passed in the first, and looked at nothing in the other."""
+    unpaired: tuple[str, ...] = ()
+    """Subjects that fail in the other and that the first does not name, where its check failed
+    for others: whether the same thing passed there cannot be told."""
 
 
 def compare(before: Report | None, after: Report | None) -> Judged:
@@ -37,8 +40,15 @@ def compare(before: Report | None, after: Report | None) -> Judged:
         rows.append(_row(check, None, old, new))
         rows += _subjects(check, old, new)
     whole = [r for r in rows if r.subject is None]
+    lost = {r.check for r in whole if r.lost}
     return Judged(
         rows=tuple(rows),
+        unpaired=tuple(
+            f"{r.check}: {r.subject}"
+            for r in rows
+            if r.subject is not None and r.before is None and r.after == Status.FAIL.value
+            if r.check not in lost
+        ),
         seen=sum(r.before in _LOOKED and r.after in _LOOKED for r in whole),
         unseen=tuple(r.check for r in whole if r.before in _GOOD and r.after not in _LOOKED),
     )

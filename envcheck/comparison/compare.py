@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.comparison import checks, facts, made, runs
 from envcheck.core.compared import Change, Comparison, Comparisons, Rate, Saved, Side
+from envcheck.core.model import Target
 
 
 def compare(first: Saved, others: Sequence[Saved]) -> Comparisons:
@@ -19,10 +20,14 @@ def _side(saved: Saved) -> Side:
         name=saved.name,
         verified=saved.verified,
         finished=saved.finished,
-        target=None if report is None else f"{report.target.name} ({report.target.sm})",
+        target=None if report is None else _target(report.target),
         verdict=None if report is None else report.verdict.value,
         assurance=None if report is None else report.assurance.value,
     )
+
+
+def _target(target: Target) -> str:
+    return target.name if target.name == target.sm else f"{target.name} ({target.sm})"
 
 
 def _compare(first: Saved, other: Saved) -> Comparison:
@@ -42,7 +47,10 @@ def _compare(first: Saved, other: Saved) -> Comparison:
         runs=ran,
         made=built.rows,
         rates=_rates(facts.rates(before), facts.rates(after)),
-        left=tuple(_left(first, other)),
+        left=(
+            *_left(first, other),
+            *(f"{fails} fails, and {first.name} does not name it" for fails in judged.unpaired),
+        ),
         compared=judged.seen + sum(r.likeness in runs.COMPARED for r in ran) + len(built.rows),
         unseen=(*judged.unseen, *map(runs.name, filter(runs.unseen, ran)), *built.unseen),
         lost=(

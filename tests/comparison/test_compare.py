@@ -208,6 +208,14 @@ def test_a_subject_of_another_version_is_the_same_subject() -> None:
     assert one(before, after).lost == ("c: torch: why",)
 
 
+def test_a_failure_that_cannot_be_paired_is_told() -> None:
+    before = report(finding("c", "a.py310.so", "pass"), finding("c", "b.so", "fail"))
+    after = report(finding("c", "a.py311.so", "fail"), finding("c", "b.so", "fail"))
+    found = one(before, after)
+    assert found.lost == ()
+    assert "c: a.py311.so fails, and a does not name it" in found.left
+
+
 def test_a_failing_card_of_another_name_fails_the_check() -> None:
     before = report(finding("card-is-healthy", "NVIDIA GeForce RTX 4090", "pass"))
     after = report(finding("card-is-healthy", "NVIDIA GeForce RTX 5090", "fail"))
