@@ -128,6 +128,25 @@ def test_a_file_that_changes_while_it_is_copied_does_not_get_its_name(
     assert (Path(target.name) / "big").read_bytes()[:8] == b"changed!"
 
 
+def test_what_does_not_read_back_as_it_was_written_gets_no_name(run: Path, target: Folder) -> None:
+    (run / "big").write_bytes(BIG)
+    calls = []
+
+    def damage() -> bool:
+        calls.append(None)
+        # The two pieces are written; the first one has been read back.
+        if len(calls) == 3:
+            with (Path(target.name) / ASIDE / "part").open("r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                file.write(b"X")
+        return False
+
+    found = target.deliver(str(run), look(str(run), ()).files, damage)
+    assert found.failed == {"big": "what was read back is not what was written"}
+    assert present(target) == set()
+    assert not list((Path(target.name) / ASIDE).iterdir())
+
+
 def test_the_earlier_file_stays_until_the_new_one_is_whole(run: Path, target: Folder) -> None:
     (run / "big").write_bytes(BIG)
     deliver(target, run)
