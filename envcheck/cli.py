@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from envcheck import __version__, option_values, options
+from envcheck import __version__, option_values, options, result_options
 from envcheck.errors import UsageError
 
 _EPILOG = """exit codes: 0 compatible (verify: authentic), 1 envcheck failed and nothing was
@@ -165,6 +165,18 @@ def build_parser() -> argparse.ArgumentParser:
         "and card: CMD replaces envcheck, in the same process. Else say what differs, and start "
         "nothing.",
         [_options(options.guarded)],
+    )
+    command(
+        "compare",
+        "Compare saved manifests, inventories or reports with the first of them. Exit code 10 says "
+        "that something which passed there fails in another one, 11 that nothing could be compared.",
+        [common, reported, _options(result_options.compared)],
+    )
+    command(
+        "export",
+        "Run CMD, and copy the files that it has finished to a safe place meanwhile, and once more "
+        "when it ends. The exit code is that of CMD; 1 if only the last export failed.",
+        [_options(result_options.exported)],
     )
     one = command(
         "selftest",

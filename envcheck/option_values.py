@@ -73,6 +73,17 @@ def age(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def interval(text: str) -> float:
+    """Return the seconds between two exports, one at least."""
+    from envcheck import policy
+
+    try:
+        return policy.age(text)
+    except ValueError:
+        message = f"{text!r} is no time such as 90s, 30m or 2h, of 1s at least"
+        raise argparse.ArgumentTypeError(message) from None
+
+
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?b?|b?)", re.IGNORECASE)

@@ -25,10 +25,11 @@ ARROWS = {
     "guest": {"core", "guest", "errors"},
     "checks": {"checks", "core"},
     "judge": {"checks", "core"},
+    "comparison": {"comparison", "core"},
     "inflate": set(),
     "statement": {"core", "errors"},
     "attest": {"core", "errors", "statement"},
-    "output": {"core", "checks", "output", "targets"},
+    "output": {"core", "checks", "comparison", "output", "targets"},
 }
 TOP = {"cli", "commands", "pipeline", "preflight"}
 
@@ -36,7 +37,7 @@ TOP = {"cli", "commands", "pipeline", "preflight"}
 ONLY = {
     "rich": {
         *("output/text.py", "output/catalogue.py", "output/progress.py", "output/building.py"),
-        *("output/selftest.py", "output/steps.py"),
+        *("output/selftest.py", "output/steps.py", "output/comparison.py"),
     },
     "rich_argparse": {"cli.py"},
     "securesystemslib": {"sign.py"},
@@ -58,7 +59,7 @@ MAY_START_PROCESSES = ("engine/", "guest/trial.py", "guest/forked.py")
 MAY_PRINT = ("cli.py", "commands/", "__main__.py", "output/", "guest/forked.py")
 
 # Pure code has no clock, no chance and no world.
-PURE = ("core", "checks", "judge")
+PURE = ("core", "checks", "judge", "comparison")
 IMPURE = {
     *("io", "os", "pathlib", "socket", "shutil", "tempfile", "time", "datetime", "random"),
     *("subprocess", "threading", "urllib", "http", "ctypes", "platform", "sys", "secrets"),

@@ -17,6 +17,8 @@ _MODULES = {
     "keygen": "keys",
     "verify": "keys",
     "guard": "guard",
+    "compare": "compare",
+    "export": "export",
     "selftest": "selftest",
 }
 

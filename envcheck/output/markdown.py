@@ -20,14 +20,14 @@ def render(reports: Sequence[Report], *, verbose: bool = False) -> str:
 
 def _report(report: Report, *, verbose: bool) -> Iterator[str]:
     target = report.target
-    yield f"## {_cell(target.card or target.name)} ({target.sm}): {report.verdict.value}"
+    yield f"## {cell(target.card or target.name)} ({target.sm}): {report.verdict.value}"
     yield ""
-    yield _cell(str(report.summary["line"]))
+    yield cell(str(report.summary["line"]))
     yield ""
     decision = report.summary.get("decision")
     if isinstance(decision, Mapping):
         facts = decision["facts"]
-        yield f"**{decision['word']}**: {_cell('; '.join(facts))}"
+        yield f"**{decision['word']}**: {cell('; '.join(facts))}"
         yield ""
     found = [f.status for f in report.findings]
     counts = ", ".join(f"{found.count(status)} {status.value}" for status in Status)
@@ -43,11 +43,11 @@ def _report(report: Report, *, verbose: bool) -> Iterator[str]:
 
 def _row(finding: Finding) -> str:
     remedy = _code(finding.remedy) if finding.remedy else ""
-    cells = (finding.status.value, finding.check, _cell(finding.subject), _cell(finding.message))
+    cells = (finding.status.value, finding.check, cell(finding.subject), cell(finding.message))
     return f"| {' | '.join(cells)} | {remedy} |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return text that can neither end a cell nor become markup or a link."""
     return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
 

@@ -1,0 +1,1 @@
+"""What changed from one saved look to another; pure, as judging is."""

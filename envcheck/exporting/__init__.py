@@ -1,0 +1,1 @@
+"""Finished files of a job, brought to a safe place while it runs."""
