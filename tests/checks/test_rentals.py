@@ -274,6 +274,11 @@ def unstarted(init: int, **more: object) -> Machine:
     return replace(whole(RTX_4090), cards=replace(told, **more), tried=(), watched=None)
 
 
+def full_disk() -> Machine:
+    assert HOST.disk is not None
+    return whole(RTX_4090, host=on_host(disk=replace(HOST.disk, refused="ENOSPC")))
+
+
 SICK: dict[str, tuple[Callable[[], Machine], str, str, str]] = {
     "K: uncorrectable ECC": (
         lambda: counting(L4, uncorrected_volatile=1), BACK, "card-is-healthy", "card"),
@@ -365,8 +370,10 @@ SICK: dict[str, tuple[Callable[[], Machine], str, str, str]] = {
     "J: a copy hangs": (
         lambda: passage(error="not done after 8 s", hung=True), BACK, "peer-copies-arrive", "host"),
     "a full disk": (
-        lambda: whole(RTX_4090, host=on_host(disk=replace(HOST.disk, refused="ENOSPC"))),
+        lambda: replace(full_disk(), asked=Asked(folder="/data")),
         BACK, "disk-takes-the-data", "host"),
+    "a full disk where nobody said that the data will lie": (
+        full_disk, RESERVED, "disk-takes-the-data", "host"),
     "a clock of 1970": (
         lambda: whole(RTX_4090, host=on_host(clock=Clock(now=10.0))), BACK, "clock-is-right", "host"),
 }  # fmt: skip
