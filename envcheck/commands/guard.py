@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def guard(options: argparse.Namespace) -> int:
     """Replace this process by the job, if the manifest lets it start here."""
+    gc.disable()  # nothing lives long enough here to be collected, and a job waits
     program = job.resolve(options.words[0])
     # The guest looks while all that verifies is imported: the half of what there is to wait for.
     looking = Looking(_python(options.python, program))

@@ -12,12 +12,14 @@ folder that envcheck lies in, of which it imports nothing else.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 
 def main(descriptor: int) -> None:
     """Observe, read what is asked, answer."""
+    gc.disable()  # nothing lives long enough here to be collected, and a job waits
     library = sys.path[1:]  # -E and -S leave this file's own folder, and the standard library
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [*library, os.path.dirname(os.path.dirname(here))]
@@ -30,7 +32,6 @@ def main(descriptor: int) -> None:
     from envcheck.guest import (  # noqa: PLC0415
         cards,
         distributions,
-        editable,
         only_card,
         recorded_files,
         site_paths,
@@ -38,7 +39,10 @@ def main(descriptor: int) -> None:
 
     folders = site_paths.site_folders(site_paths.job_path(library))
     found = distributions.read_rows(folders)
-    folders = list(editable.roots(folders))
+    if any(one.distribution.direct_url is not None for one in found):
+        from envcheck.guest import editable  # noqa: PLC0415 - reads Python, which takes its time
+
+        folders = list(editable.roots(folders))
     only = only_card.look()
     told = cards.look() if only is None else None
     asked = codec.from_json(PresentRequest, json.loads(sys.stdin.readline()), "request")
