@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -140,12 +141,7 @@ def look(plan: Plan, shown: Shown, begun: float) -> Inventory:
     run = _Run(plan, shown, begun, begun + plan.depth.budget - _BESIDE, machine)
     for step in _BEFORE:
         run.take(step)
-    if run.reason is None:
-        with Watcher() as watcher:
-            for step in _AT_WORK:
-                run.take(step)
-        run.watched = watcher
-    else:
+    with Watcher() if run.reason is None else nullcontext() as run.watched:
         for step in _AT_WORK:
             run.take(step)
     run.take(_AFTER, always=True)

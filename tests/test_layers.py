@@ -37,7 +37,7 @@ TOP = {"cli", "commands", "pipeline", "preflight"}
 ONLY = {
     "rich": {
         *("output/text.py", "output/catalogue.py", "output/progress.py", "output/building.py"),
-        *("output/selftest.py", "output/steps.py", "output/comparison.py"),
+        *("output/selftest.py", "output/steps.py", "output/comparison.py", "output/drawing.py"),
     },
     "rich_argparse": {"cli.py"},
     "securesystemslib": {"sign.py"},

@@ -1,7 +1,8 @@
 """The one card of a machine, by NVML: a gate cannot wait for CUDA, whose start may take a second.
 
 It answers only where there is no doubt which card a job would see: one card, whole, hidden by no
-variable, with all that CUDA opens. In any other case CUDA has to be asked.
+variable, with all that CUDA opens. In any other case CUDA has to be asked. NVML is called without
+its binding (`envcheck.guest.nvml`), for this runs in a job's interpreter, which need not have it.
 """
 
 from __future__ import annotations

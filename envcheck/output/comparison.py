@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from envcheck.comparison import runs
 from envcheck.core.compared import Comparison, Comparisons, Likeness, Measure, Ran, Rate
+from envcheck.output.drawing import drawn_to
 from envcheck.output.visible import visible
 
 _STYLES = {0: "bold green", 10: "bold red", 11: "bold yellow"}
@@ -32,25 +32,17 @@ class Section:
 
 def render(found: Comparisons, stream: IO[str], *, verbosity: int) -> None:
     """Write the comparisons. Verbosity -1 is the last lines alone, 1 is every run."""
-    seen = Console(file=stream)
-    drawn = io.StringIO()
-    console = Console(
-        file=drawn,
-        width=seen.width if seen.is_terminal else 100_000,
-        highlight=False,
-        force_terminal=seen.is_terminal,
-        no_color=seen.no_color,
-    )
-    for each in found.others if verbosity >= 0 else ():
-        console.print(Text(visible(heading(found, each)), style="bold"), soft_wrap=True)
-        for section in sections(each, verbose=verbosity > 0):
-            _draw(console, section)
-        for line in notes(each):
-            console.print(Text(visible(line), style="dim"), soft_wrap=True)
-        console.print()
-    for each in found.others:
-        console.print(Text(visible(line_of(each)), style=_STYLES[each.exit_code]), soft_wrap=True)
-    stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
+    with drawn_to(stream) as console:
+        for each in found.others if verbosity >= 0 else ():
+            console.print(Text(visible(heading(found, each)), style="bold"), soft_wrap=True)
+            for section in sections(each, verbose=verbosity > 0):
+                _draw(console, section)
+            for line in notes(each):
+                console.print(Text(visible(line), style="dim"), soft_wrap=True)
+            console.print()
+        for each in found.others:
+            style = _STYLES[each.exit_code]
+            console.print(Text(visible(line_of(each)), style=style), soft_wrap=True)
 
 
 def _draw(console: Console, section: Section) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from envcheck.core.model import Finding, Report, Status, Verdict
+from envcheck.output.drawing import drawn_to
 from envcheck.output.visible import visible
 
 _STYLES = {
@@ -41,23 +41,13 @@ _Group = tuple[str, list[tuple[str, Finding]]]
 
 def render(reports: Sequence[Report], stream: IO[str], *, verbosity: int) -> None:
     """Write the reports. Verbosity -1 is the verdict alone, 1 is every finding."""
-    seen = Console(file=stream)
-    drawn = io.StringIO()
-    console = Console(
-        file=drawn,
-        # Off a terminal nothing wraps: what a program or a log reads keeps its lines.
-        width=seen.width if seen.is_terminal else 100_000,
-        highlight=False,
-        force_terminal=seen.is_terminal,
-        no_color=seen.no_color,
-    )
-    for report in reports if verbosity >= 0 else ():
-        _render_report(console, report, verbose=verbosity > 0)
-        console.print()
-    for report in reports:
-        line = visible(str(report.summary["line"]))
-        console.print(Text(line, style=_VERDICTS[report.verdict]), soft_wrap=True)
-    stream.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
+    with drawn_to(stream) as console:
+        for report in reports if verbosity >= 0 else ():
+            _render_report(console, report, verbose=verbosity > 0)
+            console.print()
+        for report in reports:
+            line = visible(str(report.summary["line"]))
+            console.print(Text(line, style=_VERDICTS[report.verdict]), soft_wrap=True)
 
 
 def decisions(reports: Sequence[Report]) -> Iterator[str]:
